@@ -61,6 +61,7 @@ pub struct Standing {
 struct Group {
     nodes: Active,
     parts: [f32; LEVELS],
+    weight: f32,
     class: Class,
     first: u32,
     last: u32,
@@ -79,7 +80,7 @@ const NOBODY: Waiter = Waiter { serial: 0, since: Timestamp::ZERO, group: NONE, 
 
 /// No group: its room is free.
 const NO_GROUP: Group =
-    Group { nodes: [NONE; LEVELS], parts: [0.0; LEVELS], class: Class::Default, first: NONE, last: NONE };
+    Group { nodes: [NONE; LEVELS], parts: [0.0; LEVELS], weight: 1.0, class: Class::Default, first: NONE, last: NONE };
 
 /// A request that has left the line.
 #[derive(Debug, Clone, Copy)]
@@ -144,6 +145,34 @@ impl Line {
         }
     }
 
+    /// The same line with other words. Those who wait keep their rooms; the nodes of those who hold are exchanged for the new ones.
+    pub(super) fn rebuilt<'a>(
+        &mut self,
+        room: u32,
+        holding: u32,
+        shares: [f32; LEVELS],
+        held: impl Iterator<Item = &'a mut Active>,
+    ) -> Line {
+        let rooms = self.waiters.len().max(room as usize + 1);
+        let mut new = Line::new(rooms as u32 - 1, holding, shares);
+        new.nodes.inherit(&self.nodes);
+        for nodes in held {
+            let path = self.nodes.path(nodes);
+            *nodes = new.nodes.enter(&path);
+            new.nodes.hold(nodes, 1.0);
+        }
+        let mut waiting: Vec<_> = (0..).zip(self.waiters.iter().copied()).filter(|(_, one)| one.group != NONE).collect();
+        waiting.sort_by_key(|(_, one)| one.serial);
+        for (slot, one) in waiting {
+            let Some(group) = self.groups.get(one.group as usize) else { continue };
+            let asks = Asks { path: self.nodes.path(&group.nodes), weight: group.weight, class: group.class };
+            new.free.retain(|free| *free != slot);
+            new.sit(slot, one.serial, &asks, one.since);
+        }
+        (new.serial, new.turn, new.held_counts) = (self.serial, self.turn, self.held_counts);
+        new
+    }
+
     /// Bytes, fixed.
     pub(super) fn memory(&self) -> usize {
         self.nodes.memory()
@@ -156,6 +185,11 @@ impl Line {
         self.waiting.iter().sum()
     }
 
+    /// How many nodes hold something or wait.
+    pub fn holding(&self) -> usize {
+        self.nodes.active()
+    }
+
     /// How many wait, by class.
     pub fn waiting_by_class(&self) -> [u32; 4] {
         self.waiting
@@ -164,6 +198,12 @@ impl Line {
     /// Adds a request; `None` if there is no room at all.
     pub(super) fn join(&mut self, asks: &Asks, now: Timestamp) -> Option<Ticket> {
         let slot = self.free.pop()?;
+        self.serial += 1;
+        self.sit(slot, self.serial, asks, now)
+    }
+
+    /// Puts a request into a room.
+    fn sit(&mut self, slot: u32, serial: u64, asks: &Asks, since: Timestamp) -> Option<Ticket> {
         let nodes = self.nodes.enter(&asks.path);
         let Some(at) = self.group(nodes, asks) else {
             // as many groups as rooms: cannot be
@@ -171,7 +211,6 @@ impl Line {
             self.free.push(slot);
             return None;
         };
-        self.serial += 1;
         self.nodes.wait(&nodes, 1.0);
         let before = self.groups.get_mut(at as usize).map_or(NONE, |group| {
             let before = std::mem::replace(&mut group.last, slot);
@@ -181,8 +220,7 @@ impl Line {
             before
         });
         self.change(before, |waiter| waiter.behind = slot);
-        let (serial, group) = (self.serial, at);
-        self.change(slot, |waiter| *waiter = Waiter { serial, since: now, group, before, behind: NONE });
+        self.change(slot, |waiter| *waiter = Waiter { serial, since, group: at, before, behind: NONE });
         if let Some(waiting) = self.waiting.get_mut(asks.class.position()) {
             *waiting += 1;
         }
@@ -205,7 +243,7 @@ impl Line {
         let of_key = self.of_key.get_mut(key as usize).and_then(|of| of.get_mut(asks.class.position()));
         if let Some(at) = of_key.as_deref().copied().filter(|at| *at != NONE) {
             if let Some(group) = self.groups.get_mut(at as usize) {
-                group.parts = parts;
+                (group.parts, group.weight) = (parts, asks.weight);
             }
             return Some(at);
         }
@@ -214,7 +252,7 @@ impl Line {
             *of_key = at;
         }
         if let Some(group) = self.groups.get_mut(at as usize) {
-            *group = Group { nodes, parts, class: asks.class, first: NONE, last: NONE };
+            *group = Group { nodes, parts, weight: asks.weight, class: asks.class, first: NONE, last: NONE };
         }
         self.end = self.end.max(at as usize + 1);
         Some(at)

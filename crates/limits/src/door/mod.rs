@@ -10,8 +10,10 @@ mod bucket;
 mod class;
 mod line;
 mod nodes;
+mod outcomes;
 mod places;
 mod reserve;
+mod shared_places;
 mod tokens;
 
 
@@ -21,4 +23,5 @@ pub use line::{Act, Asks, Line, Standing, Ticket};
 pub use nodes::{LEVELS, Path};
 pub use places::{Arrived, PlaceId, Places, PlacesSpec};
 pub use reserve::Reserve;
+pub use shared_places::{Entry, Place, PlaceDoor, Waiting};
 pub use tokens::{Tokens, TokensSpec, Unit};

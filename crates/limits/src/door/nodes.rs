@@ -75,9 +75,30 @@ impl Nodes {
         self.hash.len() * (8 + 4 + 4 + 4 + 4 + 17) + self.memory.len() * size_of::<Remembered>()
     }
 
+    /// How many are active.
+    pub fn active(&self) -> usize {
+        self.index.len()
+    }
+
     /// Uses that were forgotten for heavier ones, and levels of requests that were not counted.
     pub fn losses(&self) -> (u64, u64) {
         (self.forgotten, self.uncounted)
+    }
+
+    /// Remembers what another table knows.
+    pub fn inherit(&mut self, before: &Nodes) {
+        self.clock = before.clock;
+        for known in before.memory.iter().filter(|known| known.used > 0.0) {
+            self.remember(known.hash, known.used * (known.clock - before.clock).exp2() as f32);
+        }
+        for (hash, at) in &before.index {
+            self.remember(*hash, at_of(&before.used, *at));
+        }
+    }
+
+    /// The path of active nodes.
+    pub fn path(&self, nodes: &Active) -> Path {
+        Path(nodes.map(|at| self.hash.get(at as usize).copied()))
     }
 
     /// Lets so many half-lives pass. Places that are held are added to what was used, by the part of them during which somebody waited.

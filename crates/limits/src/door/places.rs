@@ -28,6 +28,9 @@ pub struct PlacesSpec {
 }
 
 impl PlacesSpec {
+    /// No cap: requests are counted, and none waits.
+    pub const UNCAPPED: u32 = u32::MAX >> 1;
+
     /// The shares of a host, of its /24 or /48, of its /16 or /32.
     pub const SHARES: [f32; LEVELS] = [1.0, 16.0, 64.0];
 
@@ -49,7 +52,7 @@ impl PlacesSpec {
 
     /// How many places are held in somebody's name at most. Those beyond are held all the same, in nobody's.
     fn named(&self) -> u32 {
-        self.most.min(MOST_NAMED)
+        if self.most >= PlacesSpec::UNCAPPED { 0 } else { self.most.min(MOST_NAMED) }
     }
 }
 
@@ -59,12 +62,14 @@ const MOST_NAMED: u32 = 32_768;
 /// A place that is held. It is given back once.
 #[derive(Debug, PartialEq, Eq, Hash, Clone, Copy)]
 pub struct PlaceId {
-    /// `NONE`: in nobody's name.
     slot: u32,
     serial: u64,
 }
 
-const NOBODYS: PlaceId = PlaceId { slot: u32::MAX, serial: 0 };
+impl PlaceId {
+    /// A place in nobody's name.
+    pub(super) const NOBODYS: PlaceId = PlaceId { slot: u32::MAX, serial: 0 };
+}
 
 #[derive(Debug, Clone, Copy)]
 struct Held {
@@ -104,10 +109,10 @@ const FIRST: f32 = 0.05;
 /// Passes over all nodes are no more frequent than this.
 const STEP: Duration = Duration::from_millis(1);
 
-/// While places are left to lighter ones, the door looks again so often.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
-
 impl Places {
+    /// While places are left to lighter ones, the door is to look again so often.
+    pub const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
     /// An empty door.
     pub fn new(spec: PlacesSpec) -> Places {
         let named = spec.named();
@@ -177,6 +182,11 @@ impl Places {
         Duration::from_secs_f32(self.half_life)
     }
 
+    /// Whether a place may be taken without a look at who asks: nobody waits, and nothing is kept for anybody.
+    pub fn is_quiet(&self) -> bool {
+        self.line.waiting() == 0 && self.reserve() < 1.0 && self.spec.reserved == Reserved::default()
+    }
+
     /// Whether a request of this class may go on at once: nobody waits, nothing is kept for light ones, and a place is free.
     fn is_open(&self, class: Class) -> bool {
         let leaves = self.spec.reserved.before(class);
@@ -203,7 +213,7 @@ impl Places {
 
     /// A place is given back, after the end of the origin's work.
     pub fn give_back(&mut self, place: PlaceId, now: Timestamp, acts: &mut impl FnMut(Act<PlaceId>)) {
-        if place != NOBODYS {
+        if place != PlaceId::NOBODYS {
             let Some(named) = self.named.get_mut(place.slot as usize) else { return };
             if named.is_none_or(|held| held.serial != place.serial) {
                 return;
@@ -240,7 +250,7 @@ impl Places {
 
     /// When to [`tick`](Places::tick) next, unless something else happens before: only while places are free and somebody waits.
     pub fn next_tick(&self) -> Option<Duration> {
-        (self.held < self.max && self.line.waiting() > 0).then_some(LOOK_AGAIN)
+        (self.held < self.max && self.line.waiting() > 0).then_some(Places::LOOK_AGAIN)
     }
 
     /// Another number of places. Requests that hold more go on to their end.
@@ -248,6 +258,29 @@ impl Places {
         self.advance(now);
         self.max = max;
         self.hand_over(now, acts);
+    }
+
+    /// Other words from now on. Those who hold and who wait stay; of a smaller line those with the greatest claim are pushed out. What was
+    /// used is remembered, by the same keys.
+    pub fn follow(&mut self, spec: PlacesSpec, max: u32, now: Timestamp, acts: &mut impl FnMut(Act<PlaceId>)) {
+        self.advance(now);
+        let named = self.named.len().max(spec.named() as usize);
+        if spec != self.spec {
+            self.free.extend((self.named.len()..named).rev().map(|slot| slot as u32));
+            let mut places = std::mem::take(&mut self.named).into_vec();
+            places.resize(named, None);
+            self.line = self.line.rebuilt(spec.queue, named as u32, spec.shares, places.iter_mut().flatten().map(|held| &mut held.nodes));
+            self.named = places.into();
+            self.reserve.follow(spec.reserve);
+            self.spec = spec;
+        }
+        self.set_max(max, now, acts);
+        while self.line.waiting() > self.spec.queue
+            && let Some((left, top)) = self.line.push_out()
+        {
+            self.lost(&left, top, now);
+            acts(Act::PushedOut(left.ticket, left.standing));
+        }
     }
 
     /// So many places are held in nobody's name, beside those that this door gave.
@@ -267,7 +300,7 @@ impl Places {
         self.held += 1;
         let Some(slot) = self.free.pop() else {
             self.line.nodes.quit(&nodes);
-            return NOBODYS;
+            return PlaceId::NOBODYS;
         };
         self.serial += 1;
         self.line.nodes.hold(&nodes, 1.0);

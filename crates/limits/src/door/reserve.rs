@@ -56,6 +56,11 @@ impl Learned {
         }
     }
 
+    /// Another kind from now on; what was learned stays.
+    pub fn follow(&mut self, kind: Reserve) {
+        self.kind = kind;
+    }
+
     /// How many places there are in it.
     pub fn places(&self, max: u32) -> f32 {
         match self.kind {

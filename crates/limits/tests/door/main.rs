@@ -2,4 +2,5 @@
 
 mod laws;
 mod scenes;
+mod threads;
 mod world;
