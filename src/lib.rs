@@ -82,7 +82,7 @@
     )
 )]
 
-pub use tidegate_limits::{limiter, sketch, units};
+pub use tidegate_limits::{door, limiter, sketch, units};
 pub use tidegate_offline::{picture, replay, scenario};
 pub use tidegate_policy::{answer, client, config, engine, explain, human, policy, request};
 

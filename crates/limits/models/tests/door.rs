@@ -46,7 +46,7 @@ fn now(ms: u64) -> Timestamp {
 fn open(max: u32) -> Arc<PlaceDoor> {
     let door = PlaceDoor::new(PlacesSpec { queue: 2, reserve: Reserve::None, ..PlacesSpec::new(max) });
     let Entry::Given(place) = door.arrive(&asks(9), now(0)) else { panic!("nobody is there") };
-    door.give_back(place, now(0));
+    door.give_back(place, || now(0));
     door
 }
 
@@ -60,7 +60,7 @@ fn pass(door: &Arc<PlaceDoor>, inside: &AtomicU32, host: u64, max: u32) {
     let Ok(place) = place else { return };
     assert!(inside.fetch_add(1, Ordering::SeqCst) < max, "never more than there are");
     inside.fetch_sub(1, Ordering::SeqCst);
-    door.give_back(place, now(2));
+    door.give_back(place, || now(2));
 }
 
 fn all_came_back(door: &Arc<PlaceDoor>) {
@@ -108,11 +108,11 @@ fn who_gives_up_or_leaves_loses_no_place() {
             let other = thread::spawn({
                 let door = Arc::clone(&door);
                 move || match door.arrive(&asks(1), now(1)) {
-                    Entry::Given(place) => door.give_back(place, now(1)),
+                    Entry::Given(place) => door.give_back(place, || now(1)),
                     Entry::Waits { waiting, .. } if leaves => drop(waiting),
                     Entry::Waits { mut waiting, .. } => {
                         if let Ok(place) = waiting.give_up(now(2)) {
-                            door.give_back(place, now(2));
+                            door.give_back(place, || now(2));
                         }
                     }
                     Entry::NoRoom => panic!("there is room"),
@@ -122,7 +122,7 @@ fn who_gives_up_or_leaves_loses_no_place() {
                 let (door, inside) = (Arc::clone(&door), Arc::clone(&inside));
                 move || pass(&door, &inside, 2, 1)
             });
-            door.give_back(place, now(1));
+            door.give_back(place, || now(1));
             other.join().unwrap();
             third.join().unwrap();
             all_came_back(&door);

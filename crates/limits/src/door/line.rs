@@ -18,8 +18,13 @@ pub struct Asks {
     pub class: Class,
 }
 
+impl Asks {
+    /// Of nobody in particular.
+    pub const NOBODY: Asks = Asks { path: Path([None; LEVELS]), weight: 1.0, class: Class::Default };
+}
+
 /// A request that waits. Of one line; a ticket that has been answered is never answered again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ticket {
     /// Its room in the line, to keep what belongs to it.
     pub slot: u32,
@@ -130,7 +135,7 @@ impl Line {
         let rooms = room as usize + 1;
         let active = LEVELS * (rooms + holding as usize);
         Line {
-            nodes: Nodes::new(active),
+            nodes: Nodes::new(active, 8 * active),
             shares,
             waiters: vec![NOBODY; rooms].into(),
             free: (0..=room).rev().collect(),

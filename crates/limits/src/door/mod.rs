@@ -15,6 +15,7 @@ mod places;
 mod reserve;
 mod shared_places;
 mod tokens;
+mod upgraded;
 
 
 pub use bucket::Bucket;
@@ -25,3 +26,4 @@ pub use places::{Arrived, PlaceId, Places, PlacesSpec};
 pub use reserve::Reserve;
 pub use shared_places::{Entry, Place, PlaceDoor, Waiting};
 pub use tokens::{Tokens, TokensSpec, Unit};
+pub use upgraded::{UpgradedDoor, UpgradedPlace};

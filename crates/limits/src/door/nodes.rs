@@ -10,7 +10,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 pub const LEVELS: usize = 3;
 
 /// The nodes of a request, as keyed hashes: its key, and the networks around it where it is an address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Path(pub [Option<u64>; LEVELS]);
 
 /// No node: of a level that the path does not have, or that found no room.
@@ -52,9 +52,9 @@ struct Remembered {
 const BUCKET: usize = 4;
 
 impl Nodes {
-    /// Room for so many active nodes, and eight times as many remembered ones.
-    pub fn new(active: usize) -> Nodes {
-        let memory = (8 * active).next_power_of_two().max(64);
+    /// Room for so many active nodes, and for so many remembered ones or a few more.
+    pub fn new(active: usize, remembered: usize) -> Nodes {
+        let memory = remembered.next_power_of_two().max(2 * BUCKET);
         Nodes {
             index: HashMap::with_capacity_and_hasher(active, BuildHasherDefault::default()),
             hash: vec![0; active].into(),

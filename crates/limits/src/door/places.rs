@@ -50,6 +50,11 @@ impl PlacesSpec {
         }
     }
 
+    /// A door that only counts.
+    pub fn uncapped() -> PlacesSpec {
+        PlacesSpec { queue: 0, reserve: Reserve::None, ..PlacesSpec::new(PlacesSpec::UNCAPPED) }
+    }
+
     /// How many places are held in somebody's name at most. Those beyond are held all the same, in nobody's.
     fn named(&self) -> u32 {
         if self.most >= PlacesSpec::UNCAPPED { 0 } else { self.most.min(MOST_NAMED) }

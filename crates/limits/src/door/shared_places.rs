@@ -199,8 +199,8 @@ impl PlaceDoor {
         })
     }
 
-    /// A place is given back, after the end of the origin's work.
-    pub fn give_back(&self, place: Place, now: Timestamp) {
+    /// A place is given back, after the end of the origin's work. The time is asked for only where somebody may wait.
+    pub fn give_back(&self, place: Place, now: impl FnOnce() -> Timestamp) {
         let cell = match place.0 {
             Way::Cell(at) => self.cells().get(at as usize).zip(Some(at as usize)),
             Way::Named(_) | Way::Nobodys => None,
@@ -221,7 +221,7 @@ impl PlaceDoor {
         {
             return;
         }
-        self.locked(now, |inner, now| {
+        self.locked(now(), |inner, now| {
             let place = counted.map_or(named, |(cell, at)| {
                 let place = inner.counted.get_mut(at).and_then(Option::take);
                 // Release: who takes the cell next finds it uncounted
@@ -365,7 +365,7 @@ impl Drop for Waiting {
         }
         let now = self.door.inner.lock().now;
         if let Ok(place) = self.give_up(now) {
-            self.door.give_back(place, now);
+            self.door.give_back(place, || now);
         }
     }
 }

@@ -66,7 +66,7 @@ fn no_place_is_lost_and_nobody_sleeps_beside_one() {
                             thread::yield_now();
                         }
                         inside.fetch_sub(1, Ordering::SeqCst);
-                        door.give_back(place, now());
+                        door.give_back(place, || now());
                         if turn % 500 == 0 && host == 0 {
                             door.set_max(max - turn / 500 % 2 * (max / 2), now());
                         }
@@ -99,7 +99,7 @@ fn those_who_took_a_place_while_nobody_waited_count_for_it_as_soon_as_somebody_d
     let mut again = waits(1);
     let mut second = waits(2 << 16);
     for place in first.into_iter().take(1) {
-        door.give_back(place, now(3_000));
+        door.give_back(place, || now(3_000));
     }
     let mut context = Context::from_waker(Waker::noop());
     assert!(pin!(&mut again).poll(&mut context).is_pending(), "it holds two, and came first");
@@ -133,11 +133,11 @@ fn other_words_keep_who_holds_and_who_waits() {
     let given = answers(&mut waiting);
     assert_eq!(given.iter().filter(|answer| answer.is_ok()).count(), 1, "one more place: {given:?}");
     assert_eq!((door.held(), door.look(|places| places.line().waiting())), (2, 3));
-    door.give_back(place, now(3));
+    door.give_back(place, || now(3));
     for answer in given.into_iter().flatten() {
-        door.give_back(answer, now(4));
+        door.give_back(answer, || now(4));
     }
-    assert_eq!(answers(&mut waiting).into_iter().flatten().map(|place| door.give_back(place, now(5))).count(), 2);
-    assert_eq!(answers(&mut waiting).into_iter().flatten().map(|place| door.give_back(place, now(6))).count(), 1);
+    assert_eq!(answers(&mut waiting).into_iter().flatten().map(|place| door.give_back(place, || now(5))).count(), 2);
+    assert_eq!(answers(&mut waiting).into_iter().flatten().map(|place| door.give_back(place, || now(6))).count(), 1);
     assert_eq!((door.held(), waiting.len()), (0, 0));
 }

@@ -6,6 +6,7 @@
 //! `sharing: estimate` need no question ([`estimate`]).
 
 mod ask;
+mod at_the_door;
 mod charge;
 mod core;
 pub mod decision;
