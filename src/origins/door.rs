@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
 use crate::door::{Asks, Entry, Path, Place, PlaceDoor, Places, PlacesSpec, Standing, UpgradedDoor, UpgradedPlace};
+use crate::engine::{NoPlace, NoPlaceReason};
 use crate::policy::InflightCap;
 use crate::system::clock::Clock;
 use crate::units::{Bytes, Timestamp};
@@ -16,28 +17,6 @@ pub struct OriginDoor {
     places: Arc<PlaceDoor>,
     upgraded: UpgradedDoor,
     clock: Clock,
-}
-
-/// Why no place was given.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum NoPlace {
-    /// The cap is reached and there is no queue.
-    Full,
-    /// Others in the queue hold and used less.
-    PushedOut(Standing),
-    /// Waited in the queue for as long as the policy allows.
-    QueueTimeout(Standing),
-}
-
-impl NoPlace {
-    /// The word in metrics and log.
-    pub fn word(self) -> &'static str {
-        match self {
-            NoPlace::Full => "full",
-            NoPlace::PushedOut(_) => "pushed_out",
-            NoPlace::QueueTimeout(_) => "queue_timeout",
-        }
-    }
 }
 
 /// The word for a request whose client left while it waited.
@@ -142,20 +121,27 @@ impl OriginDoor {
         let held = |place| OriginPlace { door: Arc::clone(self), path: asks.path, place: Some(place), upgraded: None };
         let (mut waiting, tick) = match self.places.arrive(asks, now) {
             Entry::Given(place) => return Ok(held(place)),
-            Entry::NoRoom => return Err(NoPlace::Full),
+            Entry::NoRoom => return Err(self.refused(NoPlaceReason::PushedOut, &Standing::default())),
             Entry::Waits { waiting, tick } => (waiting, tick),
         };
         if tick {
             tokio::spawn(keep_time(Arc::clone(&self.places), self.clock));
         }
         match timeout(longest, &mut waiting).await {
-            Ok(answer) => answer.map(held).map_err(|standing| match standing.line {
-                // nobody waits where there is no queue
-                0 | 1 => NoPlace::Full,
-                _ => NoPlace::PushedOut(standing),
-            }),
-            Err(_) => waiting.give_up(self.clock.now()).map(held).map_err(NoPlace::QueueTimeout),
+            Ok(answer) => answer.map(held).map_err(|standing| self.refused(NoPlaceReason::PushedOut, &standing)),
+            Err(_) => {
+                let answer = waiting.give_up(self.clock.now());
+                answer.map(held).map_err(|standing| self.refused(NoPlaceReason::QueueTimeout, &standing))
+            }
         }
+    }
+
+    fn refused(&self, reason: NoPlaceReason, standing: &Standing) -> NoPlace {
+        self.places.look(|places| {
+            // who finds no queue is pushed out of it
+            let reason = if places.spec().queue == 0 { NoPlaceReason::Full } else { reason };
+            NoPlace::new(reason, standing, places)
+        })
     }
 }
 

@@ -9,13 +9,14 @@ use arc_swap::{ArcSwap, Guard};
 use tokio::sync::watch;
 
 use super::budget::RetryBudget;
-use super::door::{NoPlace, OriginDoor, OriginPlace};
+use super::door::{OriginDoor, OriginPlace};
 use super::ejection::most_out;
 use super::endpoint::Endpoint;
 use super::ring::Ring;
 use super::tls::TlsFault;
 use super::way::Way;
 use crate::door::Asks;
+use crate::engine::NoPlace;
 use crate::edge::absence::Abandoned;
 use crate::limiter::adaptive::Sample;
 use crate::limiter::{Adaptive, Permit};

@@ -191,8 +191,9 @@ async fn take_place(
             *taken = Some(place);
             Placed::Yes { queued: origin.spec().inflight.as_ref().is_some_and(|cap| cap.queue > 0) }
         }
-        Err(reason) => {
-            generation.metrics().origin_shed(*index, reason.word());
+        Err(no_place) => {
+            generation.metrics().origin_shed(*index, no_place.reason.word());
+            decision.no_place = Some(no_place);
             decision.verdict = Verdict::Refused(Refusal::OriginFull);
             Placed::No
         }

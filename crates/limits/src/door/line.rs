@@ -195,6 +195,11 @@ impl Line {
         self.nodes.active()
     }
 
+    /// Uses that were forgotten for heavier ones, and levels of requests that found no room to be counted.
+    pub fn losses(&self) -> (u64, u64) {
+        self.nodes.losses()
+    }
+
     /// How many wait, by class.
     pub fn waiting_by_class(&self) -> [u32; 4] {
         self.waiting

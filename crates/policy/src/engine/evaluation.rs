@@ -86,6 +86,7 @@ impl Evaluation {
                 route: None,
                 readings: Readings::new(),
                 delay_nanos: 0,
+                no_place: None,
                 verdict: Verdict::Refused(Refusal::NoRoute),
             },
             probes: ArrayVec::new(),
