@@ -168,12 +168,10 @@ section! {
 }
 
 section! {
-    /// How many at once.
+    /// How many at once. A route has no queue; its origin may have one.
     RouteInflight ("a map with `max`") {
         /// How many at once.
         required max: Count [1 to 2147483646],
-        /// How many may wait for a place. Routes have no queue.
-        optional queue: Count [0 to 0, default 0],
     }
     later: []
 }
