@@ -83,7 +83,7 @@
     )
 )]
 
-pub use tidegate_limits::{limiter, overload, sketch, units};
+pub use tidegate_limits::{door, limiter, overload, sketch, units};
 pub use tidegate_offline::{picture, replay, scenario};
 pub use tidegate_policy::{answer, client, config, engine, explain, human, policy, request};
 

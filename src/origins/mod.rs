@@ -1,6 +1,6 @@
 //! Origins and the way to them. Begin with [`origin`].
 //!
-//! * [`origin`] has the places and addresses of an origin; [`resolve`] looks names up in the background.
+//! * [`origin`] has the addresses of an origin, [`door`] its places; [`resolve`] looks names up in the background.
 //! * [`way`] makes connections to an origin: a [`wire`], with [`tls`] if the policy says so. Pingora gets them through
 //!   [`connector`].
 //! * Answers over HTTP/1 are checked: [`stream`] passes on only what [`reader`] lets through, by [`tidegate_http::answer_head`].
@@ -10,6 +10,7 @@
 
 pub mod budget;
 pub mod connector;
+pub mod door;
 pub mod ejection;
 pub mod endpoint;
 pub mod health;

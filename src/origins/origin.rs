@@ -2,30 +2,34 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard};
-use tokio::sync::{Mutex, Notify, watch};
+use tokio::sync::watch;
 
 use super::budget::RetryBudget;
+use super::door::{OriginDoor, OriginPlace};
 use super::ejection::most_out;
 use super::endpoint::Endpoint;
 use super::ring::Ring;
 use super::tls::TlsFault;
 use super::way::Way;
+use crate::door::Asks;
+use crate::engine::NoPlace;
 use crate::edge::absence::Abandoned;
 use crate::limiter::adaptive::Sample;
-use crate::limiter::{Adaptive, Permit, Slots};
-use crate::policy::{Balance, InflightCap, Origin};
+use crate::limiter::{Adaptive, Permit};
+use crate::policy::{Balance, Origin};
 use crate::sketch::KeyHash;
+use crate::system::clock::Clock;
 use crate::units::Timestamp;
 
 /// One origin's state. Its numbers come from the policy; its addresses change when names are looked up again.
 #[derive(Debug)]
 pub struct OriginState {
     spec: Arc<Origin>,
-    slots: Arc<Slots>,
-    queue: Arc<Queue>,
+    door: Arc<OriginDoor>,
     abandoned: Arc<Abandoned>,
     ring: ArcSwap<Ring>,
     cursor: AtomicUsize,
@@ -42,64 +46,15 @@ pub struct OriginState {
     retired: watch::Sender<bool>,
 }
 
-/// Those who wait for a place; one for all that follow one another under a name.
-#[derive(Debug, Default)]
-struct Queue {
-    waiting: AtomicU32,
-    /// Held by the one who is next. It is handed on in the order in which it was asked for, so that nobody who came later finds
-    /// a place first.
-    head: Mutex<()>,
-    freed: Notify,
-}
-
-/// Why no place was given.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NoPlace {
-    /// The cap is reached and there is no queue.
-    Full,
-    /// The cap is reached and the queue is full too.
-    QueueFull,
-    /// Waited in the queue for as long as the policy allows.
-    QueueTimeout,
-}
-
-impl NoPlace {
-    /// The word in metrics and log.
-    pub fn word(self) -> &'static str {
-        match self {
-            NoPlace::Full => "full",
-            NoPlace::QueueFull => "queue_full",
-            NoPlace::QueueTimeout => "queue_timeout",
-        }
-    }
-}
-
-/// A place at an origin, held until the request's last byte. Dropping it wakes the next in the queue.
-#[derive(Debug)]
-#[must_use = "a place that is dropped at once limits nothing"]
-pub struct OriginPlace {
-    permit: Option<Permit>,
-    origin: Arc<OriginState>,
-}
-
-impl Drop for OriginPlace {
-    fn drop(&mut self) {
-        self.permit = None;
-        // SeqCst, after the place was freed: see `Slots::take`
-        self.origin.wake();
-    }
-}
-
 impl OriginState {
     /// The origin without any address yet; [`OriginState::install`] gives it some.
     ///
     /// # Errors
     /// The files of its TLS cannot be used.
-    pub fn new(spec: Arc<Origin>) -> Result<Arc<OriginState>, TlsFault> {
+    pub fn new(spec: Arc<Origin>, clock: Clock) -> Result<Arc<OriginState>, TlsFault> {
         let way = Way::open(&spec)?;
         Ok(Arc::new(OriginState {
-            slots: Slots::new(first_cap(&spec)),
-            queue: Arc::default(),
+            door: OriginDoor::new(spec.inflight.as_ref(), first_cap(&spec), clock),
             abandoned: Arc::default(),
             ring: ArcSwap::from_pointee(Ring::default()),
             cursor: AtomicUsize::new(0),
@@ -123,7 +78,7 @@ impl OriginState {
     /// As [`OriginState::new`].
     pub fn followed_by(&self, spec: Arc<Origin>) -> Result<Arc<OriginState>, TlsFault> {
         let way = Way::open(&spec)?;
-        let learns_on = spec.adaptive == self.spec.adaptive && spec.inflight.map(most) == self.spec.inflight.map(most);
+        let learns_on = spec.adaptive == self.spec.adaptive && most(&spec) == most(&self.spec);
         let adaptive = spec.adaptive.as_ref().map(|spec| match &self.adaptive {
             Some(before) if learns_on => Arc::clone(before),
             _ => Arc::new(Adaptive::new(spec)),
@@ -133,8 +88,7 @@ impl OriginState {
             _ => Arc::new(RetryBudget::new(share)),
         });
         Ok(Arc::new(OriginState {
-            slots: Arc::clone(&self.slots),
-            queue: Arc::clone(&self.queue),
+            door: Arc::clone(&self.door),
             abandoned: Arc::clone(&self.abandoned),
             ring: ArcSwap::new(self.ring.load_full()),
             cursor: AtomicUsize::new(0),
@@ -151,10 +105,7 @@ impl OriginState {
 
     /// It is in force from now on.
     pub fn take_over(&self) {
-        if let Some(places) = self.places {
-            self.slots.set_max(places);
-        }
-        self.wake();
+        self.door.follow(self.spec.inflight.as_ref(), self.places);
     }
 
     /// Another is in its place from now on, or none: what keeps it fresh ends, requests under way do not.
@@ -166,13 +117,6 @@ impl OriginState {
     pub async fn retirement(&self) {
         // the sender lives as long as this does
         let _ = self.retired.subscribe().wait_for(|retired| *retired).await;
-    }
-
-    /// Has whoever waits for a place look again.
-    fn wake(&self) {
-        if self.queue.waiting.load(Ordering::SeqCst) > 0 {
-            self.queue.freed.notify_one();
-        }
     }
 
     /// How connections to it are made.
@@ -187,12 +131,17 @@ impl OriginState {
 
     /// Requests under way at this moment.
     pub fn inflight(&self) -> u32 {
-        self.slots.held()
+        self.door.held()
     }
 
     /// Requests waiting for a place at this moment.
     pub fn waiting(&self) -> u32 {
-        self.queue.waiting.load(Ordering::Relaxed)
+        self.door.look(|places| places.line().waiting())
+    }
+
+    /// Its places, and who waits for them.
+    pub fn door(&self) -> &OriginDoor {
+        &self.door
     }
 
     /// Its requests whose clients have left.
@@ -202,34 +151,17 @@ impl OriginState {
 
     /// How many requests may be with it at this moment; `None` without a cap.
     pub fn limit(&self) -> Option<u32> {
-        self.spec.inflight.map(|_| self.slots.max())
+        self.spec.inflight.as_ref().map(|_| self.door.max())
     }
 
-    /// A place, at once if one is free and nobody is waiting, else after the queue if the policy has one: first come, first
-    /// served.
+    /// A place, at once if one is free and nobody waits, else after the queue if the policy has one. `asks`: who it is, where the origin has
+    /// a cap.
     ///
     /// # Errors
     /// No place, now or within the queue's deadline. Nothing is held then.
-    pub async fn place(self: &Arc<Self>) -> Result<OriginPlace, NoPlace> {
-        if self.queue.waiting.load(Ordering::SeqCst) == 0
-            && let Some(place) = self.take()
-        {
-            return Ok(place);
-        }
-        let cap = self.spec.inflight.filter(|cap| cap.queue > 0).ok_or(NoPlace::Full)?;
-        let _waiting = Waiting::join(&self.queue.waiting, cap.queue).ok_or(NoPlace::QueueFull)?;
-        let wait = async {
-            let _next = self.queue.head.lock().await;
-            loop {
-                // listening before looking: a place freed in between leaves its notification behind
-                let freed = self.queue.freed.notified();
-                if let Some(place) = self.take() {
-                    return place;
-                }
-                freed.await;
-            }
-        };
-        tokio::time::timeout(cap.queue_timeout, wait).await.map_err(|_| NoPlace::QueueTimeout)
+    pub async fn place(&self, asks: Option<&Asks>, now: Timestamp) -> Result<OriginPlace, NoPlace> {
+        let longest = self.spec.inflight.as_ref().map_or(Duration::ZERO, |cap| cap.queue_timeout);
+        self.door.place(asks.unwrap_or(&Asks::NOBODY), now, longest).await
     }
 
     /// Puts a new address list in force. Addresses that stay keep their counts and what is known of them.
@@ -337,11 +269,8 @@ impl OriginState {
         if *self.retired.borrow() {
             return;
         }
-        let sample = Sample { began, ended, inflight: self.slots.held(), failed };
-        if adaptive.completed(&sample, &self.slots) {
-            // whoever is next looks again, and whoever comes after him looks on taking his turn
-            self.wake();
-        }
+        let sample = Sample { began, ended, inflight: self.door.held(), failed };
+        adaptive.completed(&sample, || self.door.max(), |places| self.door.set_max(places));
     }
 
     /// A request that may be tried again later has begun.
@@ -356,19 +285,16 @@ impl OriginState {
     pub fn may_retry(&self, now: impl FnOnce() -> Timestamp) -> bool {
         self.budget.as_ref().is_none_or(|budget| budget.retry(now()))
     }
-
-    fn take(self: &Arc<Self>) -> Option<OriginPlace> {
-        self.slots.take().map(|permit| OriginPlace { permit: Some(permit), origin: Arc::clone(self) })
-    }
 }
 
-fn most(cap: InflightCap) -> u32 {
-    cap.max
+/// How many places an origin may have.
+fn most(spec: &Origin) -> Option<u32> {
+    spec.inflight.as_ref().map(|cap| cap.max)
 }
 
 /// How many places an origin begins with.
 fn first_cap(spec: &Origin) -> u32 {
-    let max = spec.inflight.map_or(u32::MAX, most);
+    let max = most(spec).unwrap_or(u32::MAX);
     spec.adaptive.map_or(max, |adaptive| adaptive.min.min(max))
 }
 
@@ -400,24 +326,6 @@ impl Attempt {
     /// The address as the access log shows it.
     pub fn name(&self) -> Arc<str> {
         Arc::clone(&self.endpoint.name)
-    }
-}
-
-struct Waiting<'a>(&'a AtomicU32);
-
-impl<'a> Waiting<'a> {
-    fn join(waiting: &'a AtomicU32, most: u32) -> Option<Waiting<'a>> {
-        // SeqCst: announced before the counter of places is looked at, see `Slots::take`
-        waiting
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |count| (count < most).then(|| count + 1))
-            .ok()
-            .map(|_| Waiting(waiting))
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

@@ -20,9 +20,9 @@ use super::context::RequestContext;
 use super::downstream::{connection_info, over_limit};
 use super::{judge, room, shared_limits};
 use crate::answer::{Answer, Fault};
-use crate::engine::{Decision, Engine, Outcome, Refusal, Verdict};
+use crate::engine::{Decision, Engine, Evaluation, Outcome, Refusal, Verdict};
 use crate::limiter::sharing::StoreError;
-use crate::origins::origin::OriginPlace;
+use crate::origins::door::{CLIENT_LEFT, OriginPlace};
 use crate::policy::{Action, Mode, Route};
 use crate::running::generation::Generation;
 use crate::running::process::Process;
@@ -127,7 +127,7 @@ async fn take(process: &Process, session: &mut Session, context: &mut RequestCon
             }
         }
     }
-    let queued = match take_place(session, &generation, place, &mut evaluation.decision).await {
+    let queued = match take_place(session, &generation, place, evaluation, now).await {
         Placed::Yes { queued } => queued,
         Placed::No => return taken,
         Placed::Gone(error) => {
@@ -170,24 +170,30 @@ async fn take_place(
     session: &mut Session,
     generation: &Generation,
     taken: &mut Option<OriginPlace>,
-    decision: &mut Decision,
+    evaluation: &mut Evaluation,
+    now: Timestamp,
 ) -> Placed {
+    let Evaluation { decision, door, .. } = evaluation;
     let route = decision.route.and_then(|route| generation.engine().policy().routes.route(route));
     let Some(Action::Forward(index)) = route.map(|route| &route.action) else { return Placed::Yes { queued: false } };
     let Some(origin) = generation.origin(*index) else { return Placed::Yes { queued: false } };
     let place = tokio::select! {
         // in this order, so that who need not wait is not looked at
         biased;
-        place = origin.place() => place,
-        error = gone(session) => return Placed::Gone(error),
+        place = origin.place(door.as_ref(), now) => place,
+        error = gone(session) => {
+            generation.metrics().origin_shed(*index, CLIENT_LEFT);
+            return Placed::Gone(error);
+        }
     };
     match place {
         Ok(place) => {
             *taken = Some(place);
-            Placed::Yes { queued: origin.spec().inflight.is_some_and(|cap| cap.queue > 0) }
+            Placed::Yes { queued: origin.spec().inflight.as_ref().is_some_and(|cap| cap.queue > 0) }
         }
-        Err(reason) => {
-            generation.metrics().origin_shed(*index, reason.word());
+        Err(no_place) => {
+            generation.metrics().origin_shed(*index, no_place.reason.word());
+            decision.no_place = Some(no_place);
             decision.verdict = Verdict::Refused(Refusal::OriginFull);
             Placed::No
         }

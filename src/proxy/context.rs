@@ -9,7 +9,8 @@ use http::{HeaderMap, StatusCode};
 
 use crate::answer::{self, Fault, Form};
 use crate::engine::{Evaluation, Holds, Outcome, Refusal, Verdict};
-use crate::origins::origin::{Attempt, OriginPlace, OriginState};
+use crate::origins::door::OriginPlace;
+use crate::origins::origin::{Attempt, OriginState};
 use crate::policy::{Action, FieldStyle, Route};
 use crate::running::generation::Generation;
 use crate::sketch::KeyHash;
@@ -208,7 +209,14 @@ impl RequestContext {
     pub fn switch(&mut self) -> bool {
         let engine = self.generation.engine();
         let Some(evaluation) = &mut self.evaluation else { return true };
-        let Err(rule) = engine.upgraded(evaluation, &mut self.holds) else { return true };
+        let Err(rule) = engine.upgraded(evaluation, &mut self.holds) else {
+            if self.place.as_mut().is_none_or(OriginPlace::upgrade) {
+                return true;
+            }
+            evaluation.decision.verdict = Verdict::Refused(Refusal::OriginFull);
+            self.switch_refused = true;
+            return false;
+        };
         let decision = &mut evaluation.decision;
         for reading in decision.readings.iter_mut().filter(|reading| reading.rule == rule) {
             reading.outcome = Outcome::Refused;

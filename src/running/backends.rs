@@ -44,7 +44,7 @@ impl Backends {
                 Some(before) => {
                     before.followed_by(Arc::clone(spec)).inspect(|after| resolve::carry_over(after, before))
                 }
-                None => OriginState::new(Arc::clone(spec)),
+                None => OriginState::new(Arc::clone(spec), clock),
             };
             opened.map_err(|fault| Fault::Origin(spec.name.clone(), fault))
         };

@@ -45,6 +45,7 @@ mod expecting;
 mod explain;
 mod explain_document;
 mod failing_origins;
+mod fair_door;
 mod fair_floods;
 mod flood;
 mod forged_fields;

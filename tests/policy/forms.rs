@@ -57,7 +57,7 @@ fn a_routes_inflight_is_a_limit_per_route() {
     let long = "limits:\n  route_0_inflight: { type: inflight, key: route, max: 200 }\n\
                 routes:\n  - { origin: \"127.0.0.1:3000\", limits: [route_0_inflight] }\n";
     same("routes:\n  - { origin: \"127.0.0.1:3000\", inflight: 200 }\n", long);
-    same("routes:\n  - { origin: \"127.0.0.1:3000\", inflight: { max: 200, queue: 0 } }\n", long);
+    same("routes:\n  - { origin: \"127.0.0.1:3000\", inflight: { max: 200 } }\n", long);
 }
 
 #[test]
@@ -65,7 +65,8 @@ fn an_origins_numbers_have_long_forms() {
     same(
         "origins: { a: { addresses: \"127.0.0.1:3000\", inflight: 200, balance: \"hash: client_ip\" } }\nroutes: [{ origin: a }]\n",
         "origins: { a: { addresses: [{ address: \"127.0.0.1:3000\" }], balance: { hash: [client_ip] }, \
-         inflight: { max: 200, queue: 0, queue_timeout: 250ms } } }\nroutes: [{ origin: a }]\n",
+         inflight: { max: 200, queue: 400, queue_timeout: 1s, order: fair, key: [client_ip], networks: { 24: 16, 16: 64 }, \
+         reserve: learned, upgraded: 200 } } }\nroutes: [{ origin: a }]\n",
     );
     same(
         "origins: { a: { addresses: \"127.0.0.1:3000\", tls: {} } }\nroutes: [{ origin: a }]\n",

@@ -81,7 +81,7 @@ fn a_wrong_name_of_each_kind_is_found() {
         ("W0403", "W0499"),
         ("`per_client` (default 5,000)", "`per_client` (default 4,000)"),
         (
-            "| word | default |\n|---|---|\n| `queue_timeout` | 250ms |",
+            "| word | default |\n|---|---|\n| `queue_timeout` | 1s |",
             "| word | default |\n|---|---|\n| `queue_timeout` | 200ms |",
         ),
         ("`time_zone` (default `UTC`)", "`time_zone` (default `GMT`)"),

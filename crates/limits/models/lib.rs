@@ -1,4 +1,4 @@
-//! The files of `sketch` and `limiter` once more, on words whose interleavings loom explores; without the feature `loom` on the
+//! The files of `sketch`, `limiter` and `door` once more, on words whose interleavings loom explores; without the feature `loom` on the
 //! machine's, for Miri and ThreadSanitizer. See `README.md`.
 
 #![allow(
@@ -7,6 +7,8 @@
     reason = "it is the product that must use all of these files; here the models use some"
 )]
 
+#[path = "../src/door/mod.rs"]
+pub mod door;
 #[path = "../src/limiter/mod.rs"]
 pub mod limiter;
 #[path = "../src/sketch/mod.rs"]

@@ -111,4 +111,6 @@ pub mod sketch;
 
 pub mod limiter;
 
+pub mod door;
+
 pub mod overload;

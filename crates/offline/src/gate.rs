@@ -17,8 +17,8 @@ use std::time::Duration;
 use http::{HeaderMap, StatusCode};
 
 use crate::client::Client;
+use crate::door::{PlaceId, Ticket};
 use crate::engine::{Arrival, Engine, Evaluation, Holds, Refusal, Verdict};
-use crate::limiter::Permit;
 use crate::policy::{Action, Policy, Route};
 use crate::request::Request;
 use crate::sketch::Seed;
@@ -110,7 +110,7 @@ struct Exchange<'r, T> {
     evaluation: Evaluation,
     holds: Holds,
     /// The origin, and the place there.
-    place: Option<(usize, Permit)>,
+    place: Option<(usize, PlaceId)>,
     /// Bytes of the request's body, then of the answer's, that are still to pass.
     left: u64,
     answered: bool,
@@ -138,15 +138,17 @@ enum Due {
     Placed,
     /// A wait is over.
     GoesOn,
-    /// The wait for a place at this origin ends, of the request of this number.
-    GiveUp(usize, u64),
+    /// The wait for a place at this origin ends, of the request with this ticket.
+    GiveUp(usize, Ticket),
+    /// This origin's queue is to be looked at.
+    Look(usize),
 }
 
 /// What is next for a request.
 enum Next {
     Over,
     At(Timestamp, Due),
-    Queue(usize, Duration),
+    Queue(usize, Ticket, Duration),
 }
 
 impl<'r, T> OfflineGate<'r, T> {
@@ -156,7 +158,7 @@ impl<'r, T> OfflineGate<'r, T> {
     /// # Errors
     /// The name of a limit whose numbers its limiter refuses; a loaded policy has none.
     pub fn new(policy: Policy, zero: u64, upkeep: Duration) -> Result<OfflineGate<'r, T>, (String, OutOfRange)> {
-        let places = policy.origins.iter().map(|origin| Places::new(origin.inflight)).collect();
+        let places = policy.origins.iter().map(|origin| Places::new(origin.inflight.as_ref())).collect();
         Ok(OfflineGate {
             engine: Engine::new(policy, &SEED, zero)?,
             places,
@@ -195,8 +197,8 @@ impl<'r, T> OfflineGate<'r, T> {
         let left = if let Course::Played { body, .. } = course { body } else { 0 };
         let mut exchange = Exchange { of, course, evaluation, holds: Holds::new(), place: None, left, answered: false };
         match self.take(&mut exchange, Due::GoesOn, report) {
-            Next::Over => self.end(exchange),
-            next => self.put(Box::new(exchange), next),
+            Next::Over => self.end(exchange, report),
+            next => self.put(Box::new(exchange), next, report),
         }
     }
 
@@ -206,18 +208,26 @@ impl<'r, T> OfflineGate<'r, T> {
             && let Some(Reverse(event)) = self.queue.pop()
         {
             self.reach(event.at);
-            if let Due::GiveUp(origin, number) = event.what {
-                if let Some(exchange) = self.places.get_mut(origin).and_then(|places| places.give_up(number)) {
-                    let mut exchange = *exchange;
+            if let Due::GiveUp(origin, ticket) = event.what {
+                let now = self.now;
+                if let Some(mut exchange) = self.places.get_mut(origin).and_then(|places| places.give_up(ticket, now)) {
                     self.refuse(&mut exchange, report);
-                    self.end(exchange);
                 }
+                self.settle(origin, report);
+                continue;
+            }
+            if let Due::Look(origin) = event.what {
+                if let Some(places) = self.places.get_mut(origin) {
+                    places.ticks = false;
+                    places.tick(self.now);
+                }
+                self.settle(origin, report);
                 continue;
             }
             let Some(mut exchange) = event.exchange else { continue };
             match self.take(&mut exchange, event.what, report) {
-                Next::Over => self.end(*exchange),
-                next => self.put(exchange, next),
+                Next::Over => self.end(*exchange, report),
+                next => self.put(exchange, next, report),
             }
         }
     }
@@ -241,37 +251,58 @@ impl<'r, T> OfflineGate<'r, T> {
             Due::Placed => self.admit(exchange, report),
             Due::Answer => self.answer(exchange, report),
             Due::Piece => self.pass(exchange, report),
-            Due::GiveUp(..) => Next::Over,
+            Due::GiveUp(..) | Due::Look(_) => Next::Over,
         }
     }
 
-    fn put(&mut self, exchange: Box<Exchange<'r, T>>, next: Next) {
-        self.events += 1;
-        let order = self.events;
-        let (at, what, exchange) = match next {
-            Next::Over => return,
-            Next::At(at, what) => (at, what, Some(exchange)),
-            Next::Queue(origin, longest) => {
+    fn put(&mut self, exchange: Box<Exchange<'r, T>>, next: Next, report: &mut impl FnMut(Step<'_, T>)) {
+        match next {
+            Next::Over => {}
+            Next::At(at, what) => self.schedule(at, what, Some(exchange)),
+            Next::Queue(origin, ticket, longest) => {
                 if let Some(places) = self.places.get_mut(origin) {
-                    places.queue(order, exchange);
+                    places.put(ticket, exchange);
                 }
-                (self.now.after(longest), Due::GiveUp(origin, order), None)
+                self.schedule(self.now.after(longest), Due::GiveUp(origin, ticket), None);
+                self.settle(origin, report);
             }
-        };
-        self.queue.push(Reverse(Event { at, what, order, exchange }));
+        }
     }
 
-    /// Gives back all that a request holds, and its place to the next in the queue.
+    fn schedule(&mut self, at: Timestamp, what: Due, exchange: Option<Box<Exchange<'r, T>>>) {
+        self.events += 1;
+        self.queue.push(Reverse(Event { at, what, order: self.events, exchange }));
+    }
+
+    /// Sends those on who were given a place at an origin, and refuses those who were pushed out of its queue.
+    fn settle(&mut self, origin: usize, report: &mut impl FnMut(Step<'_, T>)) {
+        while let Some((mut exchange, answer)) = self.places.get_mut(origin).and_then(Places::answered) {
+            match answer {
+                Ok(place) => {
+                    exchange.place = Some((origin, place));
+                    self.schedule(self.now, Due::Placed, Some(exchange));
+                }
+                Err(_) => self.refuse(&mut exchange, report),
+            }
+        }
+        if let Some(places) = self.places.get_mut(origin)
+            && let Some(wait) = places.next_tick()
+        {
+            places.ticks = true;
+            self.schedule(self.now.after(wait), Due::Look(origin), None);
+        }
+    }
+
+    /// Gives back all that a request holds.
     #[inline]
-    fn end(&mut self, exchange: Exchange<'r, T>) {
+    fn end(&mut self, exchange: Exchange<'r, T>, report: &mut impl FnMut(Step<'_, T>)) {
         let Exchange { holds, place, .. } = exchange;
         drop(holds);
-        let Some((origin, permit)) = place else { return };
-        drop(permit);
-        if let Some((permit, mut next)) = self.places.get_mut(origin).and_then(Places::next) {
-            next.place = Some((origin, permit));
-            self.put(next, Next::At(self.now, Due::Placed));
+        let Some((origin, place)) = place else { return };
+        if let Some(places) = self.places.get_mut(origin) {
+            places.give_back(place, self.now);
         }
+        self.settle(origin, report);
     }
 
     /// Charges the limits that delay until one makes the request wait.
@@ -300,13 +331,13 @@ impl<'r, T> OfflineGate<'r, T> {
             Course::Known { place: PlaceAt::NotFound, .. } => Asked::Full,
             Course::Known { .. } | Course::Played { .. } => match self.route(exchange).map(|route| &route.action) {
                 Some(Action::Forward(origin)) => {
-                    let origin = *origin;
-                    match self.places.get(origin).map_or(Asked::Uncapped, Places::ask) {
-                        Asked::Taken(permit) => {
-                            exchange.place = Some((origin, permit));
+                    let (origin, now, asks) = (*origin, self.now, exchange.evaluation.door);
+                    match self.places.get_mut(origin).map_or(Asked::Uncapped, |places| places.ask(asks.as_ref(), now)) {
+                        Asked::Taken(place) => {
+                            exchange.place = Some((origin, place));
                             Asked::Uncapped
                         }
-                        Asked::Queue(longest) => return Next::Queue(origin, longest),
+                        Asked::Queue(ticket, longest) => return Next::Queue(origin, ticket, longest),
                         asked => asked,
                     }
                 }

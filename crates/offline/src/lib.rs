@@ -17,7 +17,7 @@
     )
 )]
 
-use tidegate_limits::{limiter, sketch, units};
+use tidegate_limits::{door, limiter, sketch, units};
 use tidegate_policy::{answer, client, config, engine, explain, human, policy, request};
 
 pub mod gate;

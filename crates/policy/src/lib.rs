@@ -16,7 +16,7 @@
     )
 )]
 
-use tidegate_limits::{limiter, sketch, units};
+use tidegate_limits::{door, limiter, sketch, units};
 
 pub mod human;
 pub mod request;

@@ -188,6 +188,7 @@ mod tests {
             delay_millis: 0,
             store_error: None,
             limits: std::iter::repeat_n(said, limits).collect(),
+            no_place: None,
         }
     }
 

@@ -47,6 +47,7 @@ fn refusal(client: u64, rule: usize, nanos: u64) -> Record {
         delay_millis: 0,
         store_error: None,
         limits: std::iter::once(said).collect(),
+        no_place: None,
     }
 }
 

@@ -139,7 +139,8 @@ catalogue! {
     ORIGIN_ABANDONED = read("tidegate_origin_abandoned_requests", Gauge, &["origin"],
         "Requests whose client has left and that hold places at the origin until its work should be over.");
     ORIGIN_SHED = held("tidegate_origin_shed_requests_total", Counter, &["origin", "reason"],
-        "Requests refused because the origin had no place: `full` at once, `queue_full` too, `queue_timeout` after waiting.");
+        "Requests that got no place at the origin: `full` without a queue, `pushed_out` of a full queue as the heaviest, `queue_timeout` after \
+         waiting, `client_left` while waiting.");
     ORIGIN_ERRORS = held("tidegate_origin_errors_total", Counter, &["origin", "reason"],
         "Attempts that the origin failed, retried ones included.");
     ORIGIN_CONNECTIONS = held("tidegate_origin_connections_total", Counter, &["origin", "reused"],

@@ -65,8 +65,8 @@ pub const CONNECTION_REASONS: &[&str] = &[
     "other",
 ];
 
-/// Reasons for which an origin had no place: cap reached without a queue, queue full, wait over.
-pub const SHED_REASONS: &[&str] = &["full", "queue_full", "queue_timeout"];
+/// Reasons for which a request got no place at an origin: cap reached without a queue, others in the queue lighter, wait over, client gone.
+pub const SHED_REASONS: &[&str] = &["full", "pushed_out", "queue_timeout", "client_left"];
 
 /// Handshakes by version and by whether a ticket was resumed, most frequent first.
 pub(super) const TLS_KINDS: [(TlsVersion, bool); 4] =

@@ -87,7 +87,7 @@ fn route(name: &str, rules: Vec<usize>) -> Route {
 
 fn origin(name: &str) -> Arc<Origin> {
     let address = |port| OriginAddress { host: "127.0.0.1".into(), port, weight: 1, resolve: Duration::ZERO };
-    let inflight = Some(InflightCap { max: 1, queue: 0, queue_timeout: Duration::ZERO });
+    let inflight = Some(InflightCap::of(1));
     Arc::new(Origin { inflight, ..Origin::of(name.to_owned(), vec![address(1), address(2)]) })
 }
 
@@ -167,7 +167,7 @@ fn decide(engine: &Engine, peer: &str, forwarded: Option<&str>, number: u64) -> 
 fn decision(route: Option<usize>, verdict: Verdict, readings: &[Reading]) -> Decision {
     let readings: Readings = readings.iter().copied().collect();
     let at = Timestamp::ZERO;
-    Decision { id: DecisionId(0), at, dice: 0, client: None, route, readings, delay_nanos: 0, verdict }
+    Decision { id: DecisionId(0), at, dice: 0, client: None, route, readings, delay_nanos: 0, no_place: None, verdict }
 }
 
 #[test]

@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::client::key::{KeyPart, KeySpec};
+use crate::engine::NoPlaceReason;
 use crate::limiter::adaptive::{AdaptiveSpec, Algorithm};
 use crate::origins::ring::affinity_seed;
 use crate::policy::{Ejection, HealthCheck, InflightCap, Retries};
@@ -13,7 +14,7 @@ fn origin(balance: Balance, inflight: Option<InflightCap>, weights: &[u32]) -> A
 }
 
 fn started(spec: Origin, weights: &[u32]) -> Arc<OriginState> {
-    let state = OriginState::new(Arc::new(spec)).unwrap();
+    let state = OriginState::new(Arc::new(spec), Clock::start()).unwrap();
     let addresses: Vec<_> = weights.iter().enumerate().map(|(n, weight)| located(n, *weight)).collect();
     state.install(&addresses);
     state
@@ -104,20 +105,23 @@ fn addresses_that_stay_keep_their_counts() {
     }
 }
 
-const CAP: InflightCap = InflightCap { max: 1, queue: 1, queue_timeout: Duration::from_millis(50) };
+/// One place, and one that waits.
+fn cap() -> InflightCap {
+    InflightCap { queue: 1, queue_timeout: Duration::from_millis(50), ..InflightCap::of(1) }
+}
 
 #[tokio::test(start_paused = true)]
 async fn the_queue_is_bounded_and_has_a_deadline() {
-    let state = origin(Balance::RoundRobin, Some(CAP), &[1]);
-    let held = state.place().await.unwrap();
+    let state = origin(Balance::RoundRobin, Some(cap()), &[1]);
+    let held = state.place(None, NOW).await.unwrap();
     let waiter = tokio::spawn({
         let state = Arc::clone(&state);
-        async move { state.place().await.map(drop) }
+        async move { state.place(None, NOW).await.map(drop) }
     });
     tokio::task::yield_now().await;
     assert_eq!(state.waiting(), 1);
-    assert_eq!(state.place().await.map(drop), Err(NoPlace::QueueFull));
-    assert_eq!(waiter.await.unwrap(), Err(NoPlace::QueueTimeout));
+    assert_eq!(state.place(None, NOW).await.unwrap_err().reason, NoPlaceReason::PushedOut);
+    assert_eq!(waiter.await.unwrap().unwrap_err().reason, NoPlaceReason::QueueTimeout);
     assert_eq!((state.inflight(), state.waiting()), (1, 0));
     drop(held);
     assert_eq!(state.inflight(), 0);
@@ -125,12 +129,12 @@ async fn the_queue_is_bounded_and_has_a_deadline() {
 
 #[tokio::test]
 async fn a_freed_place_goes_to_the_queue() {
-    let state = origin(Balance::RoundRobin, Some(InflightCap { queue_timeout: Duration::from_secs(60), ..CAP }), &[1]);
+    let state = origin(Balance::RoundRobin, Some(InflightCap { queue_timeout: Duration::from_secs(60), ..cap() }), &[1]);
     for _ in 0..200 {
-        let held = state.place().await.unwrap();
+        let held = state.place(None, NOW).await.unwrap();
         let waiter = tokio::spawn({
             let state = Arc::clone(&state);
-            async move { state.place().await.map(drop) }
+            async move { state.place(None, NOW).await.map(drop) }
         });
         tokio::task::yield_now().await;
         drop(held);
@@ -141,31 +145,31 @@ async fn a_freed_place_goes_to_the_queue() {
 
 #[tokio::test]
 async fn a_waiter_that_gives_up_leaves_nothing_behind() {
-    let state = origin(Balance::RoundRobin, Some(InflightCap { queue_timeout: Duration::from_secs(60), ..CAP }), &[1]);
-    let held = state.place().await.unwrap();
+    let state = origin(Balance::RoundRobin, Some(InflightCap { queue_timeout: Duration::from_secs(60), ..cap() }), &[1]);
+    let held = state.place(None, NOW).await.unwrap();
     let waiter = tokio::spawn({
         let state = Arc::clone(&state);
-        async move { state.place().await.map(drop) }
+        async move { state.place(None, NOW).await.map(drop) }
     });
     tokio::task::yield_now().await;
     waiter.abort();
     assert!(waiter.await.unwrap_err().is_cancelled());
     assert_eq!(state.waiting(), 0);
     drop(held);
-    assert!(state.place().await.is_ok());
+    assert!(state.place(None, NOW).await.is_ok());
     assert_eq!(state.inflight(), 0);
 }
 
 #[tokio::test]
 async fn the_queue_is_first_come_first_served_whoever_runs_first() {
-    let cap = InflightCap { max: 1, queue: 50, queue_timeout: Duration::from_secs(60) };
+    let cap = InflightCap { queue: 50, queue_timeout: Duration::from_secs(60), ..InflightCap::of(1) };
     let state = origin(Balance::RoundRobin, Some(cap), &[1]);
-    let held = state.place().await.unwrap();
+    let held = state.place(None, NOW).await.unwrap();
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
     for n in 0..20 {
         let (state, tell) = (Arc::clone(&state), tell.clone());
         tokio::spawn(async move {
-            let _place = state.place().await.unwrap();
+            let _place = state.place(None, NOW).await.unwrap();
             tell.send(n).unwrap();
             // others that come meanwhile stand behind, and none of them may slip in between
             tokio::task::yield_now().await;
@@ -173,7 +177,7 @@ async fn the_queue_is_first_come_first_served_whoever_runs_first() {
         tokio::task::yield_now().await;
     }
     drop(held);
-    let late = state.place().await;
+    let late = state.place(None, NOW).await;
     let mut order = Vec::new();
     while let Ok(n) = told.try_recv() {
         order.push(n);
@@ -186,15 +190,15 @@ async fn the_queue_is_first_come_first_served_whoever_runs_first() {
 #[tokio::test]
 async fn more_places_let_those_who_wait_go_on() {
     let adaptive = AdaptiveSpec { algorithm: Algorithm::Aimd, min: 1, max: 8, target: None };
-    let cap = InflightCap { max: 8, queue: 50, queue_timeout: Duration::from_secs(60) };
+    let cap = InflightCap { queue: 50, queue_timeout: Duration::from_secs(60), ..InflightCap::of(8) };
     let spec = Origin { inflight: Some(cap), adaptive: Some(adaptive), ..Origin::of("shop".into(), Vec::new()) };
     let state = started(spec, &[1]);
     assert_eq!(state.limit(), Some(1), "it starts at the least");
-    let held = state.place().await.unwrap();
+    let held = state.place(None, NOW).await.unwrap();
     let waiters: Vec<_> = (0..3)
         .map(|_| {
             let state = Arc::clone(&state);
-            tokio::spawn(async move { state.place().await })
+            tokio::spawn(async move { state.place(None, NOW).await })
         })
         .collect();
     tokio::task::yield_now().await;

@@ -158,7 +158,7 @@ fn answering(rules: Vec<Rule>, status: StatusCode, body: &'static str) -> Served
 fn forwarding(rules: Vec<Rule>, origin: &Scripted, inflight: Option<u32>) -> Served {
     let address = OriginAddress { host: "127.0.0.1".into(), port: origin.address.port(), weight: 1, resolve: HOUR };
     let spec = Origin {
-        inflight: inflight.map(|max| InflightCap { max, queue: 0, queue_timeout: Duration::ZERO }),
+        inflight: inflight.map(|max| InflightCap { queue: 0, ..InflightCap::of(max) }),
         retries: Retries { max: 0, ..Retries::default() },
         // a client that leaves frees its place, as `/hold` never ends
         on_client_abort: crate::policy::OnClientAbort::Release,

@@ -2,6 +2,7 @@
 //! preemptions, of the files that serve, with the orderings that they state.
 
 mod deltas;
+mod door;
 mod fair_share;
 mod leases;
 mod levels;

@@ -158,9 +158,11 @@ pub fn retry_after_seconds(refusal: Refusal, decision: &Decision, policy: &Polic
             let known = shares.filter_map(|reading| reading.retry_nanos).max();
             Some(known.map_or_else(|| soon_seconds(decision.dice, responses), stretched))
         }
-        Refusal::Inflight | Refusal::OriginFull | Refusal::StoreSilent | Refusal::Overload => {
-            Some(soon_seconds(decision.dice, responses))
-        }
+        Refusal::OriginFull => Some(match decision.no_place.map(|place| place.retry_nanos()) {
+            Some(round) if round > SECOND => stretched(round),
+            _ => soon_seconds(decision.dice, responses),
+        }),
+        Refusal::Inflight | Refusal::StoreSilent | Refusal::Overload => Some(soon_seconds(decision.dice, responses)),
         Refusal::KeyMissing
         | Refusal::AmbiguousValue
         | Refusal::RepeatedField
@@ -186,6 +188,8 @@ fn capital(word: &str) -> String {
     let mut letters = word.chars();
     letters.next().map_or_else(String::new, |first| first.to_ascii_uppercase().to_string() + letters.as_str())
 }
+
+const SECOND: u64 = 1_000_000_000;
 
 /// What is told where nothing can be promised: 1, or at even odds 2 if the policy has a jitter.
 pub fn soon_seconds(dice: u64, responses: &Responses) -> u64 {

@@ -74,6 +74,7 @@ pub fn decision(policy: &Policy, verdict: Verdict, readings: &[(Outcome, u32, Op
         route: Some(0),
         readings: readings.iter().enumerate().map(reading).collect(),
         delay_nanos: 0,
+        no_place: None,
         verdict,
     }
 }

@@ -154,6 +154,7 @@ codes! {
     DEAD_ALTERNATIVE = "W0441", "an alternative of a regular expression that no path can meet";
     FREE_KEY = "W0442", "a limit that a client escapes by leaving its key out or writing it in another way";
     UNTOLD_FIELD = "W0443", "a field that decides something and that no client may send";
+    NO_QUEUE = "W0444", "an origin with a cap and no queue, where whoever comes first has the place";
     OPEN_PAGE = "W0445", "an `admin` address that tells each user of the machine of clients";
 }
 

@@ -17,10 +17,12 @@ use super::scalar::{duration, percent};
 use super::setting::{Setting, Values};
 use super::settings::{AdminPage, LogTarget, Settings};
 use super::tree::Tree;
-use super::word::{BodyLimit, Off, Threads};
+use super::word::{BodyLimit, Off, OrderWord, Threads};
+use crate::client::key::{KeyPart, KeySpec};
 use crate::client::trust::{ClientRules, Trust};
+use crate::door::Reserve;
 use crate::policy::route::{Action, HostMatch};
-use crate::policy::{Balance, CertificateFiles, Origin, OriginTls, Policy, Responses, Route};
+use crate::policy::{Balance, CertificateFiles, InflightCap, Origin, OriginTls, Policy, QueueOrder, Responses, Route};
 use limit::limit;
 use listener::listener;
 use store::store;
@@ -111,6 +113,38 @@ fn client_ip(rules: &ClientRules, written: &WrittenClients) -> Tree {
     Tree::map(tree)
 }
 
+fn inflight(cap: &InflightCap) -> Tree {
+    let order = if cap.order == QueueOrder::Arrival { OrderWord::Arrival } else { OrderWord::Fair };
+    let mut tree = vec![
+        ("max", Tree::text(cap.max)),
+        ("queue", Tree::text(cap.queue)),
+        ("queue_timeout", Tree::text(duration(cap.queue_timeout))),
+        ("order", word(&order)),
+    ];
+    if let Some(((own, _), networks)) = cap.nodes().split_first() {
+        tree.push(("key", key(own)));
+        let length = |key: &KeySpec| match key.parts() {
+            [KeyPart::ClientIp { ipv4_prefix: Some(length), .. }] => *length,
+            _ => 0,
+        };
+        if own.parts().iter().any(|part| matches!(part, KeyPart::ClientIp { .. })) {
+            let networks = networks.iter().map(|(key, share)| (length(key).to_string(), Tree::text(share)));
+            tree.push(("networks", Tree::map(networks)));
+        }
+        tree.push(("reserve", Tree::text(reserve(cap.reserve))));
+    }
+    tree.push(("upgraded", Tree::text(cap.upgraded)));
+    Tree::map(tree)
+}
+
+fn reserve(reserve: Reserve) -> String {
+    match reserve {
+        Reserve::Learned => "learned".to_owned(),
+        Reserve::None => "none".to_owned(),
+        Reserve::Share(share) => percent(f64::from(share)),
+    }
+}
+
 fn origin(origin: &Origin) -> Tree {
     let addresses = origin.addresses.iter().map(|address| {
         Tree::map([
@@ -128,11 +162,7 @@ fn origin(origin: &Origin) -> Tree {
     if let Some(cap) = &origin.inflight {
         tree.push((
             "inflight",
-            Tree::map([
-                ("max", Tree::text(cap.max)),
-                ("queue", Tree::text(cap.queue)),
-                ("queue_timeout", Tree::text(duration(cap.queue_timeout))),
-            ]),
+            inflight(cap),
         ));
     }
     tree.push(("timeouts", origin.timeouts.tree()));

@@ -41,6 +41,7 @@ mod pattern;
 mod place;
 pub mod places;
 pub mod preset;
+mod queue_text;
 mod quoted;
 mod read;
 mod redact;

@@ -128,6 +128,7 @@ words! {
     BalanceWord = "balance" {
         "round_robin" => BalanceWord::RoundRobin, "least_inflight" => BalanceWord::LeastInflight,
     } later: []
+    OrderWord = "order" { "fair" => OrderWord::Fair, "arrival" => OrderWord::Arrival, } later: []
     RetryOn = "reason to retry" {
         "connect_error" => RetryOn::ConnectError, "reset_before_answer" => RetryOn::ResetBeforeAnswer,
         "timeout" => RetryOn::Timeout,
@@ -254,6 +255,15 @@ pub enum BalanceWord {
     RoundRobin,
     /// The least busy.
     LeastInflight,
+}
+
+/// Who of those that wait for a place goes next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OrderWord {
+    /// The lightest.
+    Fair,
+    /// The first.
+    Arrival,
 }
 
 /// When a request is tried again.

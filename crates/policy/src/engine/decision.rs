@@ -7,6 +7,7 @@ use std::fmt;
 use arrayvec::ArrayVec;
 use strum::{IntoStaticStr, VariantArray};
 
+use super::no_place::NoPlace;
 use crate::client::Client;
 use crate::limiter::Judgement;
 use crate::policy::{Mode, Route};
@@ -35,6 +36,8 @@ pub struct Decision {
     /// How long the request must wait before it goes on, in nanoseconds, because limits with `action: delay` said so. They
     /// are charged as of then, all others when it is over.
     pub delay_nanos: u64,
+    /// How it stood in the queue of its origin, if it got no place there.
+    pub no_place: Option<NoPlace>,
     /// The outcome.
     pub verdict: Verdict,
 }

@@ -5,6 +5,7 @@ use arrayvec::ArrayVec;
 use super::decision::{Decision, DecisionId, Readings, Refusal, Verdict};
 use super::shared_limit::SharedOutcome;
 use crate::client::Client;
+use crate::door::Asks;
 use crate::limiter::{Hold, Place, Probe};
 use crate::policy::Route;
 use crate::request::Request;
@@ -67,6 +68,8 @@ pub struct Evaluation {
     pub(super) settled: Vec<(usize, SharedOutcome)>,
     /// Bytes of bodies that have passed so far, for limits that count them.
     pub(super) carried: u64,
+    /// What it asks its origin's door with, if that has one.
+    pub door: Option<Asks>,
 }
 
 impl Evaluation {
@@ -83,6 +86,7 @@ impl Evaluation {
                 route: None,
                 readings: Readings::new(),
                 delay_nanos: 0,
+                no_place: None,
                 verdict: Verdict::Refused(Refusal::NoRoute),
             },
             probes: ArrayVec::new(),
@@ -92,6 +96,7 @@ impl Evaluation {
             refills: 0,
             settled: Vec::new(),
             carried: 0,
+            door: None,
         }
     }
 

@@ -121,6 +121,8 @@ impl Engine {
         }
         if worst.is_some() {
             evaluation.decision.delay_nanos = 0;
+        } else {
+            evaluation.door = self.at_the_door(&about, &mut hashed);
         }
         worst.map_or(Verdict::Admitted, Verdict::Refused)
     }

@@ -9,7 +9,7 @@ use super::evaluation::Read;
 use crate::client::Client;
 use crate::client::key::{KeyPart, KeySpec, Keys, Missing, NoKey};
 use crate::limiter::{Limiter, Place};
-use crate::policy::{Action, Policy, Route, Rule};
+use crate::policy::{Action, InflightCap, Policy, Route, Rule};
 use crate::request::Request;
 use crate::sketch::hash::KeyInput;
 use crate::sketch::{KeyHash, KeyHasher, Seed};
@@ -19,6 +19,8 @@ use crate::sketch::{KeyHash, KeyHasher, Seed};
 pub struct SharedKeys {
     seed: Seed,
     numbers: Vec<Numbers>,
+    /// Of each origin: the numbers of the keys of its queue.
+    doors: Vec<Vec<usize>>,
 }
 
 /// Of one rule: the number of its key, of the value that it counts and of the keys of its nodes, the same for equal ones of other
@@ -82,8 +84,14 @@ impl SharedKeys {
             value: rule.of.as_ref().map_or(0, |of| number(of.parts(), false)),
             nodes: rule.nodes.iter().map(|node| number(node.parts(), false)).collect(),
         });
+        let numbers = numbers.collect();
+        let doors = policy.origins.iter().map(|origin| {
+            let nodes = origin.inflight.iter().flat_map(InflightCap::nodes);
+            nodes.map(|(key, _)| number(key.parts(), false)).collect()
+        });
+        let doors = doors.collect();
         // no limit has a name with spaces, so no limiter has this seed
-        SharedKeys { numbers: numbers.collect(), seed: seed.derive("keys of all limits") }
+        SharedKeys { numbers, doors, seed: seed.derive("keys of all limits") }
     }
 
     /// Puts the limiter's own hash of the rule's key into the place, and that of the key together with the value that is counted,
@@ -163,6 +171,22 @@ impl SharedKeys {
     ) -> Result<KeyHash, Unkeyed> {
         let number = self.numbers.get(index).and_then(|numbers| numbers.nodes.get(position)).copied();
         once(hashed, number, || self.hash_of(node, about))
+    }
+
+    /// The hash of a key of an origin's queue.
+    ///
+    /// # Errors
+    /// The request has no one key.
+    pub fn door(
+        &self,
+        origin: usize,
+        level: usize,
+        key: &KeySpec,
+        about: &Read<'_>,
+        hashed: &mut Hashed,
+    ) -> Result<KeyHash, Unkeyed> {
+        let number = self.doors.get(origin).and_then(|numbers| numbers.get(level)).copied();
+        once(hashed, number, || self.hash_of(key, about))
     }
 
     fn hash_of(&self, key: &KeySpec, about: &Read<'_>) -> Result<KeyHash, Unkeyed> {

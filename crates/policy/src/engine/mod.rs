@@ -6,6 +6,7 @@
 //! `sharing: estimate` need no question ([`estimate`]).
 
 mod ask;
+mod at_the_door;
 mod charge;
 mod core;
 pub mod decision;
@@ -15,6 +16,7 @@ mod find;
 mod judge;
 mod keys;
 mod learned;
+mod no_place;
 mod numbers;
 mod own_limit;
 mod pardon;
@@ -30,6 +32,7 @@ pub use core::Engine;
 pub use decision::{DecidedBy, Decision, DecisionId, Outcome, Reading, Readings, Refusal, Verdict};
 pub use estimate::PeerSync;
 pub use evaluation::{Arrival, Evaluation, Held, Holds};
+pub use no_place::{NoPlace, NoPlaceReason};
 pub use own_limit::has_demand;
 pub use pardon::{NotPardoned, Pardon};
 pub use shared_call::{SharedCall, SharedStep};

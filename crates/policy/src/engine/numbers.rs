@@ -19,7 +19,7 @@ pub struct Numbers<'p> {
 impl<'p> Numbers<'p> {
     /// Those of a policy.
     pub fn of(policy: &'p Policy, unix_nanos_at_origin: u64) -> Numbers<'p> {
-        let cap = |origin: &crate::policy::Origin| origin.inflight.map(|cap| cap.max);
+        let cap = |origin: &crate::policy::Origin| origin.inflight.as_ref().map(|cap| cap.max);
         Numbers {
             routes: policy.routes.iter().map(|route| route.name.as_str()).collect(),
             origins: policy.origins.iter().map(|origin| (origin.name.as_str(), cap(origin))).collect(),

@@ -6,7 +6,7 @@ use crate::client::key::{KeyPart, KeySpec};
 use crate::config::conceal::{HIDDEN, redacted};
 use crate::config::{Config, Places, Tree};
 use crate::policy::route::{HostMatch, Ignore, Match, PathMatch};
-use crate::policy::{Policy, Rule};
+use crate::policy::{Action, Origin, Policy, Rule};
 
 /// The names and numbers of one policy, and where they are written.
 #[derive(Debug, Clone)]
@@ -73,6 +73,28 @@ pub struct RouteName {
     pub name: String,
     /// Its alternatives: `path =/login, method POST`.
     pub asks: Vec<String>,
+    /// The queue of its origin, if that has one.
+    pub queue: Option<QueueName>,
+}
+
+/// The queue before an origin.
+#[derive(Debug, Clone)]
+pub struct QueueName {
+    /// The origin's name.
+    pub origin: String,
+    /// What requests are held together by, from the key to the widest network.
+    pub levels: Vec<String>,
+}
+
+impl QueueName {
+    fn of(origin: &Origin) -> Option<QueueName> {
+        let levels = origin.inflight.as_ref()?.nodes().iter().map(|(key, _)| match key.parts() {
+            [KeyPart::ClientIp { ipv4_prefix: None, .. }] => "client".to_owned(),
+            [KeyPart::ClientIp { ipv4_prefix: Some(length), .. }] => format!("/{length} (IPv6: /{})", 2 * length),
+            _ => "key".to_owned(),
+        });
+        Some(QueueName { origin: origin.name.clone(), levels: levels.collect() })
+    }
 }
 
 impl Book {
@@ -87,6 +109,10 @@ impl Book {
         let route = |(at, route): (usize, &crate::policy::Route)| RouteName {
             name: route.name.clone(),
             asks: route.matches.iter().enumerate().map(|(nth, one)| asked(one, shown(at, nth))).collect(),
+            queue: match route.action {
+                Action::Forward(origin) => policy.origins.get(origin).and_then(|origin| QueueName::of(origin)),
+                Action::Respond(_) => None,
+            },
         };
         Book {
             rules: policy.rules.clone(),
@@ -181,7 +207,7 @@ mod tests {
             query: Vec::new(),
         };
         assert_eq!(asked(&any, None), "takes everything");
-        let route = RouteName { name: "a".into(), asks: vec![told.into(), "path under /b".into()] };
+        let route = RouteName { name: "a".into(), asks: vec![told.into(), "path under /b".into()], queue: None };
         assert_eq!(route.why(Some(1)), "path under /b");
         assert_eq!(route.why(None), "one of 2 matches");
     }

@@ -12,6 +12,7 @@ pub mod asked;
 pub mod book;
 pub mod limit;
 mod place;
+pub mod queue;
 pub mod record;
 pub mod text;
 
@@ -21,6 +22,7 @@ pub use asked::Answered;
 pub use book::Book;
 pub use limit::LimitPart;
 pub use place::PlacePart;
+pub use queue::QueuePart;
 pub use record::{Beside, Found, Record, Said};
 
 use crate::client::key::KeyPart;
@@ -58,6 +60,9 @@ pub struct Explanation {
     pub route: Option<RoutePart>,
     /// What each limit of the route said, in the route's order.
     pub limits: Vec<LimitPart>,
+    /// How it stood in the queue of its origin, if it got no place there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<QueuePart>,
     /// Where the counts are kept.
     pub store: String,
     /// The fields of the answer that tell about limits.
@@ -216,6 +221,7 @@ impl Explanation {
             status: known.status,
             client: client(record, book, known.trace, known.address, known.pseudonym),
             route: record.route.and_then(|route| self::route(route, record, book)),
+            queue: queue_part(record, book),
             change: change.collect(),
             store: store_words(&limits),
             limits,
@@ -293,6 +299,11 @@ fn route(index: u16, record: &Record, book: &Book) -> Option<RoutePart> {
     })
 }
 
+fn queue_part(record: &Record, book: &Book) -> Option<QueuePart> {
+    let queue = book.routes.get(usize::from(record.route?))?.queue.as_ref()?;
+    Some(QueuePart::new(record.no_place.as_ref()?, &queue.origin, &queue.levels))
+}
+
 /// Whose word the limits' readings are, where it is not this gate's alone.
 fn store_words(limits: &[LimitPart]) -> String {
     let by_store = |limit: &&LimitPart| limit.by.as_ref().is_some_and(|by| !by.store.is_empty());
@@ -322,7 +333,7 @@ fn advice(refusal: Refusal, book: &Book) -> Option<&'static str> {
             Some("the request's `Connection` named a field that the policy reads, which no origin would have got")
         }
         Refusal::OriginFull => {
-            Some("no place was free at the origin, nor in its queue: its `inflight`, not a limit of the client")
+            Some("no place was free at the origin, nor came free in time: its `inflight`, not a limit of the client")
         }
         Refusal::Overload => Some(
             "the gate itself had more to do than it could, and refused the least important and the heaviest: not a limit of the client",

@@ -9,6 +9,7 @@
 //! | 2 | the client's pseudonym |
 //! | 1 | route, alternative, runner-up, policy, method, number of readings |
 //! | 1 | verdict, how the client was found, `Retry-After`, wait, what a store met it with |
+//! | 7 without a place | what the queue of the origin looked like |
 //! | 2 or 3 a limit | rule, tier, mode, outcome, node, what remained; the wait; of a refusal, what it was short of |
 //!
 //! So a decision about two limits, one of which refused, is ten words, and none has more than [`Record::MAX_WORDS`].
@@ -17,7 +18,7 @@ use arrayvec::ArrayVec;
 use http::Method;
 
 use crate::client::{Client, Mark, Source};
-use crate::engine::{DecidedBy, Decision, Engine, Evaluation, Outcome, Reading, Refusal, Verdict};
+use crate::engine::{DecidedBy, Decision, Engine, Evaluation, NoPlace, Outcome, Reading, Refusal, Verdict};
 use crate::limiter::Owed;
 use crate::limiter::sharing::StoreError;
 use crate::policy::{Mode, Route, Taken};
@@ -52,6 +53,8 @@ pub struct Record {
     pub store_error: Option<StoreError>,
     /// What each limit said.
     pub limits: ArrayVec<Said, { Route::MAX_RULES }>,
+    /// As in [`Decision::no_place`].
+    pub no_place: Option<NoPlace>,
 }
 
 /// How a client was found.
@@ -113,7 +116,7 @@ pub struct Beside<'a> {
 
 impl Record {
     /// Words of the longest record.
-    pub const MAX_WORDS: usize = 5 + 3 * Route::MAX_RULES;
+    pub const MAX_WORDS: usize = 5 + 3 * Route::MAX_RULES + NoPlace::WORDS;
 
     /// What is to be remembered of a decision.
     pub fn of(engine: &Engine, evaluation: &Evaluation, beside: &Beside<'_>) -> Record {
@@ -138,6 +141,7 @@ impl Record {
                 .zip(&decision.readings)
                 .filter_map(|(slot, reading)| Said::of(engine, evaluation, slot, reading))
                 .collect(),
+            no_place: decision.no_place,
         }
     }
 
@@ -176,11 +180,13 @@ impl Record {
         verdict.put(u64::from(self.retry_after), 28);
         verdict.put(u64::from(self.delay_millis), 16);
         verdict.put(self.store_error.map_or(0, |store_error| place_in(&StoreError::ALL, Some(&store_error)) + 1), 3);
+        verdict.put(u64::from(self.no_place.is_some()), 1);
         words.extend([self.at.nanos(), half(high), half(low), route.word, verdict.word]);
         for said in &self.limits {
             // as many as there is room for, by the size of the type
             words.extend(said.pack());
         }
+        words.extend(self.no_place.iter().flat_map(NoPlace::pack));
         words
     }
 
@@ -206,12 +212,17 @@ impl Record {
         };
         let (retry_after, delay_millis) = (verdict.take(28), verdict.take(16));
         let store_error = verdict.take(3).checked_sub(1).and_then(|at| StoreError::ALL.get(at as usize).copied());
+        let without_place = verdict.take(1) == 1;
         let mut limits = ArrayVec::new();
         for _ in 0..count {
             let (said, behind) = Said::unpack(rest)?;
             limits.try_push(said).ok()?;
             rest = behind;
         }
+        let no_place = match without_place {
+            true => Some(NoPlace::unpack(rest.first_chunk()?)?),
+            false => None,
+        };
         let mut client = [0; 16];
         client.iter_mut().zip([high, low].iter().flat_map(|half| half.to_be_bytes())).for_each(|(to, from)| *to = from);
         Some(Record {
@@ -228,6 +239,7 @@ impl Record {
             delay_millis: u16::try_from(delay_millis).ok()?,
             store_error,
             limits,
+            no_place,
         })
     }
 
@@ -241,6 +253,7 @@ impl Record {
             route: self.route.map(usize::from),
             readings: self.limits.iter().map(Said::reading).collect(),
             delay_nanos: u64::from(self.delay_millis) * 1_000_000,
+            no_place: self.no_place,
             verdict: self.verdict,
         }
     }

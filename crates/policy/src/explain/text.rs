@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::engine::Refusal;
 
 use super::limit::{LimitPart, wait_words};
-use super::{ClientPart, Explanation, HopPart, PlacePart, doubt, is_forwarded};
+use super::{ClientPart, Explanation, HopPart, PlacePart, QueuePart, doubt, is_forwarded};
 
 /// How wide the names on the left are.
 const LABEL: usize = 10;
@@ -19,6 +19,8 @@ impl Explanation {
         page.client(&self.client);
         page.route(self);
         page.limits(&self.limits);
+        page.label = "place";
+        self.queue.iter().flat_map(QueuePart::lines).for_each(|line| page.line(&line));
         page.label = "estimate";
         for limit in self.decisive() {
             if let Some(estimate) = &limit.estimate {

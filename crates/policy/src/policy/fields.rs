@@ -6,7 +6,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-use super::{Balance, Condition, Mode, Policy, Rule};
+use super::{Balance, Condition, InflightCap, Mode, Policy, Rule};
 use crate::client::ClientRules;
 use crate::client::key::{KeyPart, KeySpec};
 use crate::client::trust::X_FORWARDED_FOR;
@@ -157,11 +157,15 @@ fn of_routes(policy: &Policy) -> Vec<HeaderName> {
     matched.chain(hashed(policy).flat_map(fields_of)).cloned().collect()
 }
 
-/// The keys that addresses of origins are chosen by.
+/// The keys that addresses of origins are chosen by, and those of their queues.
 fn hashed(policy: &Policy) -> impl Iterator<Item = &KeySpec> {
-    policy.origins.iter().filter_map(|origin| match &origin.balance {
-        Balance::Hash(key) => Some(key),
-        Balance::RoundRobin | Balance::LeastInflight => None,
+    policy.origins.iter().flat_map(|origin| {
+        let chosen_by = match &origin.balance {
+            Balance::Hash(key) => Some(key),
+            Balance::RoundRobin | Balance::LeastInflight => None,
+        };
+        let nodes = origin.inflight.iter().flat_map(InflightCap::nodes);
+        chosen_by.into_iter().chain(nodes.map(|(key, _)| key))
     })
 }
 

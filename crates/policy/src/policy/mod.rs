@@ -23,7 +23,7 @@ pub use edit::{HeaderEdits, Template};
 pub use fields::{FieldFault, FieldsRead, RepeatedFields};
 pub use origin::{
     Balance, CertificateFiles, Ejection, HealthCheck, InflightCap, OnClientAbort, Origin, OriginAddress, OriginTls,
-    Probe, Protocol, Retries, Timeouts,
+    Probe, Protocol, QueueOrder, Retries, Timeouts,
 };
 pub use response::{BodyFormat, FieldStyle, Report, Responses};
 pub use route::{Action, FixedAnswer, LONGEST_VALUE, Route, RouteTable, Taken, Undecided};

@@ -3,8 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use arrayvec::ArrayVec;
+
 use super::statuses::StatusSet;
 use crate::client::key::KeySpec;
+use crate::door::{LEVELS, PlacesSpec, Reserve};
 use crate::limiter::adaptive::AdaptiveSpec;
 use crate::units::Share;
 
@@ -221,7 +224,7 @@ pub enum Balance {
 }
 
 /// The in-flight cap and what happens above it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct InflightCap {
     /// Requests at once, at least one.
     pub max: u32,
@@ -229,6 +232,54 @@ pub struct InflightCap {
     pub queue: u32,
     /// How long one may wait before it is refused.
     pub queue_timeout: Duration,
+    /// Who goes next.
+    pub order: QueueOrder,
+    /// Places that the heaviest leave to lighter ones.
+    pub reserve: Reserve,
+    /// Places of their own for connections that are switched to another protocol.
+    pub upgraded: u32,
+}
+
+/// Which of the requests that wait goes next.
+#[derive(Debug, Clone, PartialEq)]
+pub enum QueueOrder {
+    /// The one that came first.
+    Arrival,
+    /// The one whose key and networks hold and lately used least. The key first, then the networks around it from the narrow to the wide, at
+    /// most two; each with the number of single clients that it stands for.
+    Fair(ArrayVec<(KeySpec, u32), LEVELS>),
+}
+
+impl InflightCap {
+    /// This many at once, and everything else as it is when nothing is said about it.
+    pub fn of(max: u32) -> InflightCap {
+        InflightCap {
+            max,
+            queue: PlacesSpec::usual_queue(max),
+            queue_timeout: InflightCap::QUEUE_TIMEOUT,
+            order: QueueOrder::Arrival,
+            reserve: Reserve::Learned,
+            upgraded: max,
+        }
+    }
+
+    /// How long one may wait where nothing is said about it: long enough for a crowd that comes together at a small origin.
+    pub const QUEUE_TIMEOUT: Duration = Duration::from_secs(1);
+
+    /// The nodes of its order.
+    pub fn nodes(&self) -> &[(KeySpec, u32)] {
+        match &self.order {
+            QueueOrder::Arrival => &[],
+            QueueOrder::Fair(nodes) => nodes,
+        }
+    }
+
+    /// The numbers of its door.
+    pub fn places(&self) -> PlacesSpec {
+        let share = |level: usize| self.nodes().get(level).map_or(1.0, |(_, share)| *share as f32);
+        let (queue, reserve) = (self.queue, self.reserve);
+        PlacesSpec { queue, reserve, shares: std::array::from_fn(share), ..PlacesSpec::new(self.max) }
+    }
 }
 
 /// How long we wait for an origin. Every deadline is always set: a hung origin must never hold a place for ever.

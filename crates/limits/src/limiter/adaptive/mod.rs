@@ -5,7 +5,7 @@
 //!
 //! Only requests that were sent and have ended count as a [`Sample`]; refused requests do not. Both algorithms fold one sample
 //! after the other, without a clock. [`Adaptive`] shares one of them between threads. Clients do not see this limit: it moves the
-//! number of an origin's [`Slots`] between a least and a most.
+//! number of an origin's places between a least and a most.
 //!
 //! Sources: Chiu and Jain 1989 (additive increase, multiplicative decrease); Jacobson 1988 (at most one decrease per round trip,
 //! exponential start); Netflix concurrency-limits, `Gradient2Limit`.
@@ -19,7 +19,6 @@ pub mod spec;
 
 use std::sync::Mutex;
 
-use super::Slots;
 use aimd::Aimd;
 use gradient::Gradient;
 pub use spec::{AdaptiveSpec, Algorithm, Sample, Target};
@@ -48,20 +47,17 @@ impl Adaptive {
         Adaptive { state: Mutex::new(state) }
     }
 
-    /// Takes a request into account that has ended; moves the number of places. Says whether there are more than before, so
-    /// that somebody who waits may have one.
-    pub fn completed(&self, sample: &Sample, slots: &Slots) -> bool {
-        let Ok(mut state) = self.state.try_lock() else { return false };
+    /// Takes a request into account that has ended. `set` is told the number of places if it is another than there `is`.
+    pub fn completed(&self, sample: &Sample, is: impl FnOnce() -> u32, set: impl FnOnce(u32)) {
+        let Ok(mut state) = self.state.try_lock() else { return };
         let cap = match &mut *state {
             State::Aimd(aimd) => aimd.completed(sample),
             State::Gradient(gradient) => gradient.completed(sample),
         };
         // still under the lock, so that an older number never overwrites a newer one
-        let before = slots.max();
-        if cap != before {
-            slots.set_max(cap);
+        if cap != is() {
+            set(cap);
         }
-        cap > before
     }
 }
 
@@ -84,19 +80,19 @@ mod tests {
         for algorithm in [Algorithm::Aimd, Algorithm::Gradient] {
             let spec = spec(algorithm);
             let adaptive = Adaptive::new(&spec);
-            let slots = Slots::new(spec.min);
-            let mut grew = false;
+            let mut places = spec.min;
             for round in 0..5_000 {
-                grew |= adaptive.completed(&sample(round * 20, false), &slots);
-                assert!((4..=40).contains(&slots.max()), "{algorithm:?}: {}", slots.max());
+                let is = places;
+                adaptive.completed(&sample(round * 20, false), || is, |set| places = set);
+                assert!((4..=40).contains(&places), "{algorithm:?}: {places}");
             }
-            assert!(grew);
-            assert_eq!(slots.max(), 40, "{algorithm:?}: nothing speaks against the most");
+            assert_eq!(places, 40, "{algorithm:?}: nothing speaks against the most");
             for round in 5_000..5_500 {
-                adaptive.completed(&sample(round * 20, true), &slots);
-                assert!((4..=40).contains(&slots.max()), "{algorithm:?}: {}", slots.max());
+                let is = places;
+                adaptive.completed(&sample(round * 20, true), || is, |set| places = set);
+                assert!((4..=40).contains(&places), "{algorithm:?}: {places}");
             }
-            assert_eq!(slots.max(), 4, "{algorithm:?}: nothing speaks for more than the least");
+            assert_eq!(places, 4, "{algorithm:?}: nothing speaks for more than the least");
         }
     }
 }

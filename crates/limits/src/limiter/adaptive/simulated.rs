@@ -50,7 +50,7 @@ fn run(per_second: u64, seconds: u64, slots: &Arc<Slots>, adaptive: Option<&Adap
             let sample = Sample { began, ended, inflight: slots.held(), failed: false };
             drop::<Permit>(permit);
             if let Some(adaptive) = adaptive {
-                adaptive.completed(&sample, slots);
+                adaptive.completed(&sample, || slots.max(), |set| slots.set_max(set));
             }
         }
         let counts = now > settled;

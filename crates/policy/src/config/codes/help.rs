@@ -247,6 +247,9 @@ impl Code {
             Code::SHARED_NODE => {
                 "Honest clients share this node of a `fair_share` with whoever floods it, so that a flood in it thins them too. Put a narrower node before it."
             }
+            Code::NO_QUEUE => {
+                "Without a queue a place goes to whoever comes first, so that one client with many requests leaves the others none. Remove `queue: 0`: of a queue the lightest goes next, and the heaviest is refused."
+            }
             Code::FORGEABLE => {
                 "The exemption rests on a header, which anybody can send. Add `cidr:`, or have a proxy in front that removes the header from strangers."
             }

@@ -111,7 +111,7 @@ pub fn slow_start(origin: &schema::Origin, faults: &mut Faults) -> Duration {
 /// How the cap moves; `None` when it stays.
 pub fn adaptive(
     field: &Field<schema::Adaptive>,
-    inflight: Option<InflightCap>,
+    inflight: Option<&InflightCap>,
     has_inflight: bool,
     faults: &mut Faults,
 ) -> Option<AdaptiveSpec> {

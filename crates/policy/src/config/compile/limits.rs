@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::checks::{number32, out_of_place};
+use super::checks::number32;
 use super::limit;
 use super::limit::kind::report;
 use super::origins::Origins;
@@ -15,7 +15,7 @@ use crate::config::limit_text::LimitText;
 use crate::config::nearest::nearest;
 use crate::config::read::{At, Field};
 use crate::config::scalar::Count;
-use crate::config::schema::{Inflight, Limit};
+use crate::config::schema::{Limit, RouteInflight};
 use crate::config::shape::{Either, Keyed};
 use crate::config::span::Span;
 use crate::config::text::Name;
@@ -237,7 +237,7 @@ impl Limits {
     pub fn route_inflight(
         &mut self,
         route: &str,
-        field: &Field<Either<Count, Inflight>>,
+        field: &Field<Either<Count, RouteInflight>>,
         faults: &mut Faults,
     ) -> Option<usize> {
         let at = field.get()?;
@@ -246,17 +246,7 @@ impl Limits {
                 let number = at.with(if let Either::Short(count) = &at.value { *count } else { Count(1) });
                 number32(&Field::Set { key: at.span, at: number }, 1..=u32::MAX, 1, faults)
             }
-            Either::Long(long) => {
-                if let Some(queue) = long.queue.get().filter(|queue| queue.value.0 > 0) {
-                    faults.push(
-                        Diagnostic::error(Code::OUT_OF_RANGE, queue.span, "a route has no queue")
-                            .label("must be 0")
-                            .help("give the origin an `inflight` with a `queue`"),
-                    );
-                }
-                out_of_place(&long.queue_timeout, "`queue_timeout` without a queue", "a route has no queue", faults);
-                number32(&long.max, 1..=u32::MAX, 1, faults)
-            }
+            Either::Long(long) => long.max().unwrap_or(1),
         };
         let key = KeySpec::new([KeyPart::Route], None).ok()?;
         let name = self.derived_name(route, "inflight");

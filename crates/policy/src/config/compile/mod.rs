@@ -21,6 +21,7 @@ mod origin_tls;
 mod origins;
 mod own_fields;
 mod pages;
+mod queue;
 mod respelled;
 mod responses;
 mod routes;

@@ -2,21 +2,19 @@
 
 use std::sync::Arc;
 
-use super::checks::number32;
-use super::health;
+use super::{health, queue};
 use crate::client::key::{KeyFault, KeyPart, KeySpec, Missing};
 use crate::config::fault::{Code, Diagnostic, Faults};
 use crate::config::nearest::nearest;
 use crate::config::place::OriginPlace;
 use crate::config::read::{At, Field, Scalar, invalid};
-use crate::config::scalar::Count;
-use crate::config::schema::{self, BalanceText, Inflight};
+use crate::config::schema::{self, BalanceText};
 use crate::config::setting::over;
 use crate::config::shape::{Either, Keyed, List, OneOrMany};
 use crate::config::span::Span;
 use crate::config::text::{HostPort, OriginName};
 use crate::config::word::BalanceWord;
-use crate::policy::{Balance, InflightCap, Origin, OriginAddress, Timeouts};
+use crate::policy::{Balance, Origin, OriginAddress, Timeouts};
 
 /// All origins, as they are found.
 pub struct Origins {
@@ -163,14 +161,14 @@ impl Origins {
 fn origin_of(name: String, origin: &schema::Origin, above: Timeouts, faults: &mut Faults) -> Option<Origin> {
     let addresses = addresses(&origin.addresses, faults);
     let balance = balance(&origin.balance, faults);
-    let inflight = inflight(&origin.inflight, faults);
+    let inflight = queue::inflight(&origin.inflight, faults);
     let timeouts = over(&origin.timeouts, &above);
     let retries = health::retries(&origin.retries, faults);
     let checks = health::health(&origin.health, faults);
     let ejection = health::ejection(&origin.ejection, faults);
     let tls = super::origin_tls::tls(&origin.tls, &name, addresses.as_deref(), faults);
     let slow_start = health::slow_start(origin, faults);
-    let adaptive = health::adaptive(&origin.adaptive, inflight, origin.inflight.is_present(), faults);
+    let adaptive = health::adaptive(&origin.adaptive, inflight.as_ref(), origin.inflight.is_present(), faults);
     Some(Origin {
         name,
         addresses: addresses?,
@@ -263,16 +261,4 @@ fn balance(field: &Field<Either<BalanceText, schema::Balance>>, faults: &mut Fau
             None
         }
     }
-}
-
-fn inflight(field: &Field<Either<Count, Inflight>>, faults: &mut Faults) -> Option<InflightCap> {
-    let at = field.get()?;
-    let cap = |max, own: &Inflight| InflightCap { max, queue: own.queue(), queue_timeout: own.queue_timeout() };
-    Some(match &at.value {
-        Either::Short(count) => {
-            let field = Field::Set { key: at.span, at: at.with(*count) };
-            cap(number32(&field, 1..=u32::MAX, 1, faults), &Inflight::default())
-        }
-        Either::Long(long) => cap(long.max().unwrap_or(1), long),
-    })
 }

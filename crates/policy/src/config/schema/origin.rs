@@ -14,8 +14,9 @@ use crate::config::read::{Scalar, Wrong};
 use crate::config::scalar::Count;
 use crate::config::section::section;
 use crate::config::setting::Words;
-use crate::config::shape::{Either, List, OneOrMany};
-use crate::config::word::{BalanceWord, RetryOn};
+use crate::config::queue_text::{NetworkLength, ReserveText};
+use crate::config::shape::{Either, Keyed, List, OneOrMany};
+use crate::config::word::{BalanceWord, OrderWord, RetryOn};
 use crate::policy::{Ejection, OnClientAbort, Protocol, Timeouts};
 use crate::units::Share;
 
@@ -137,16 +138,40 @@ impl Scalar for BalanceText {
 }
 
 section! {
-    /// How many at once, and what happens above that.
+    /// How many at once, and who waits above that.
     Inflight ("a map with `max`") {
         /// How many at once.
-        required max: Count [1 to 4294967295],
-        /// How many may wait for a place. Routes have no queue.
-        // a queue is memory and waiting connections; more than this cannot be waited for within a minute
-        optional queue: Count [0 to 100000, default 0],
+        required max: Count [1 to 2147483646],
+        /// How many may wait for a place; of a full queue the heaviest is refused. Default: twice `max`, 32 to 4096. With 0 none waits,
+        /// and whoever comes first has the place.
+        // a queue is memory and waiting connections
+        optional queue: Count [0 to 65536],
         /// How long one may wait before it is refused.
-        // longer than a short burst, shorter than what a person notices
-        optional queue_timeout: Duration [1ms to 1m, default 250ms],
+        // a crowd of twenty at eight places of 100 ms needs 300 ms; a quarter of a second refused a tenth of them
+        optional queue_timeout: Duration [1ms to 1m, default 1s],
+        /// Who goes next: `fair`, the request whose key and networks hold and lately used the fewest places, or `arrival`, the one that
+        /// came first.
+        optional order: OrderWord [default fair],
+        /// What requests are held together by, for `order: fair`. Default: `client_ip`.
+        optional key: OneOrMany<KeyPart>,
+        /// For how many clients a network around the client stands, by the length of its IPv4 prefix (IPv6: twice that): at most two; `{}`
+        /// for none. Default: `{24: 16, 16: 64}` where the key has a `client_ip`.
+        optional networks: Keyed<NetworkLength, Count>,
+        /// Places that the heaviest leave to lighter ones: `learned`, as many as light requests were found to need, `none`, or a share such
+        /// as `25%`, at most half.
+        optional reserve: ReserveText,
+        /// How many connections that are switched to another protocol at once: they have places of their own, of which one key takes no
+        /// more than are left. Default: `max`.
+        optional upgraded: Count [1 to 2147483646],
+    }
+    later: []
+}
+
+section! {
+    /// How many at once. A route has no queue; its origin may have one.
+    RouteInflight ("a map with `max`") {
+        /// How many at once.
+        required max: Count [1 to 2147483646],
     }
     later: []
 }

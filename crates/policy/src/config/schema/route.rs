@@ -2,7 +2,7 @@
 
 use http::{HeaderName, Method};
 
-use super::Inflight;
+use super::RouteInflight;
 use crate::config::limit_text::LimitText;
 use crate::config::pattern::{ExactPath, ExactText, Expression, HostPattern, IgnoreWord, PathPattern, PrefixPath};
 use crate::config::scalar::Count;
@@ -27,7 +27,7 @@ section! {
         /// A header, cookie or parameter as the key of such a text refuses requests without it unless `missing allow` follows.
         optional limits: List<String>,
         /// How many requests of this route at once: short for a limit of type `inflight` with the key `route`.
-        optional inflight: Either<Count, Inflight>,
+        optional inflight: Either<Count, RouteInflight>,
         /// Where admitted requests go: the name of an origin, or `HOST:PORT`.
         optional origin: String,
         /// The answer to admitted requests, instead of an origin's.

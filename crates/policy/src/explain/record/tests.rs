@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::engine::NoPlaceReason;
 
 fn said() -> impl Strategy<Value = Said> {
     let numbers = (any::<u16>(), 0..=16_u8, any::<bool>(), 0..5_usize, 0..DecidedBy::ALL.len());
@@ -34,12 +35,14 @@ fn record() -> impl Strategy<Value = Record> {
     let who = (any::<u64>(), any::<[u8; 16]>(), prop::option::of(found()), prop::option::of(0..METHODS.len()));
     let store_error = prop::option::of(0..StoreError::ALL.len());
     let end = (prop::option::of(0..Refusal::ALL.len()), 0..=MAX_RETRY_AFTER, any::<u16>(), store_error);
-    (places, who, end, prop::collection::vec(said(), 0..=Route::MAX_RULES)).prop_map(
+    let limits = prop::collection::vec(said(), 0..=Route::MAX_RULES);
+    (places, who, end, limits, prop::option::of(no_place())).prop_map(
         |(
             (route, alternative, runner_up, book),
             (at, client, found, method),
             (refusal, retry_after, delay_millis, store_error),
             limits,
+            no_place,
         )| Record {
             at: Timestamp::from_nanos(at),
             client,
@@ -54,8 +57,31 @@ fn record() -> impl Strategy<Value = Record> {
             delay_millis,
             store_error: store_error.map(|at| StoreError::ALL[at]),
             limits: limits.into_iter().collect(),
+            no_place,
         },
     )
+}
+
+fn no_place() -> impl Strategy<Value = NoPlace> {
+    (any::<[u32; 11]>(), any::<u8>(), 0..NoPlaceReason::ALL.len()).prop_map(|(numbers, level, reason)| {
+        let [held, places, waiting, own_held, own_waiting, own_used, share, score, next, half_life, round] = numbers;
+        let reason = NoPlaceReason::ALL[reason];
+        NoPlace {
+            reason,
+            held,
+            places,
+            waiting,
+            level,
+            own_held,
+            own_waiting,
+            own_used,
+            share,
+            score,
+            next,
+            half_life,
+            round,
+        }
+    })
 }
 
 proptest! {
@@ -99,6 +125,7 @@ fn two_limits_one_of_which_refused_are_ten_words() {
         delay_millis: 0,
         store_error: None,
         limits,
+        no_place: None,
     };
     assert_eq!(record.pack().len(), 10);
 }

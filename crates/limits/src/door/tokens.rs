@@ -1,0 +1,193 @@
+//! The units of a rate, shared fairly by those who ask at once.
+//!
+//! **Promise.** In every interval of length τ at most `rate·τ + burst` requests go on. While what is offered stays within
+//! `rate·τ + burst − kept` in every interval, nobody waits and nobody is refused.
+
+use std::time::Duration;
+
+use super::bucket::Bucket;
+use super::line::{Act, Asks, Line, Standing, Ticket};
+use super::nodes::LEVELS;
+use super::places::{Arrived, PlacesSpec};
+use crate::units::{Bytes, Timestamp};
+
+/// What a door to a rate is made by.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TokensSpec {
+    /// Units per second.
+    pub rate: f64,
+    /// The most units at one instant.
+    pub burst: f64,
+    /// Units that the heaviest leave to lighter ones: less than `burst`.
+    pub kept: f64,
+    /// How many requests may wait.
+    pub queue: u32,
+    /// How many single clients a key, its network and the network around that stand for.
+    pub shares: [f32; LEVELS],
+}
+
+impl TokensSpec {
+    /// How many at one instant where nothing is said about it: those of a quarter of a second, 40 at least.
+    pub fn usual_burst(rate: f64) -> f64 {
+        (rate / 4.0).max(40.0)
+    }
+
+    /// How many wait where nothing is said about it: those of a second, 64 to 4,096.
+    pub fn usual_queue(rate: f64) -> u32 {
+        (rate as u32).clamp(64, 4_096)
+    }
+
+    /// A door to so many units per second, and everything else as usual.
+    pub fn new(rate: f64) -> TokensSpec {
+        let burst = TokensSpec::usual_burst(rate);
+        let queue = TokensSpec::usual_queue(rate);
+        TokensSpec { rate, burst, kept: burst / 2.0, queue, shares: PlacesSpec::SHARES }
+    }
+
+    /// The units, all there.
+    pub fn bucket(&self) -> Bucket {
+        Bucket::new(self.rate, self.burst)
+    }
+}
+
+/// Those who wait for the units of one rate. The units themselves are in a [`Bucket`] beside it, of which some take without asking here.
+#[derive(Debug)]
+pub struct Tokens {
+    spec: TokensSpec,
+    line: Line,
+    /// The heaviest score lately, which fades.
+    top: f32,
+    half_life: f64,
+    passed: Timestamp,
+}
+
+const ROUNDS: f64 = 4.0;
+const SHORTEST_HALF_LIFE: f64 = 1.0;
+const LONGEST_HALF_LIFE: f64 = 60.0;
+const STEP: Duration = Duration::from_millis(1);
+
+/// A unit that was given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unit;
+
+impl Tokens {
+    /// A door at which nobody waits.
+    pub fn new(spec: TokensSpec) -> Tokens {
+        Tokens {
+            line: Line::new(spec.queue, 0, spec.shares),
+            top: 0.0,
+            half_life: SHORTEST_HALF_LIFE,
+            passed: Timestamp::ZERO,
+            spec,
+        }
+    }
+
+    /// What it was made by.
+    pub fn spec(&self) -> &TokensSpec {
+        &self.spec
+    }
+
+    /// The memory that it holds, the same from its first request to its last.
+    pub fn memory(&self) -> Bytes {
+        Bytes(self.line.memory() as u64)
+    }
+
+    /// Who waits.
+    pub fn line(&self) -> &Line {
+        &self.line
+    }
+
+    /// In this time a use counts half.
+    pub fn half_life(&self) -> Duration {
+        Duration::from_secs_f64(self.half_life)
+    }
+
+    /// In this time all that wait now have their turn.
+    pub fn round(&self) -> Duration {
+        Duration::from_secs_f64((f64::from(self.line.waiting()) / self.spec.rate).min(LONGEST_HALF_LIFE))
+    }
+
+    /// A request has come. Where nobody waits and there is enough for all, it goes on and nothing is counted.
+    pub fn arrive(
+        &mut self,
+        bucket: &Bucket,
+        asks: &Asks,
+        now: Timestamp,
+        acts: &mut impl FnMut(Act<Unit>),
+    ) -> Arrived<Unit> {
+        self.advance(now);
+        if self.line.waiting() == 0 && bucket.take(self.spec.kept, now) {
+            return Arrived::Given(Unit);
+        }
+        let Some(ticket) = self.line.join(asks, now) else { return Arrived::NoRoom };
+        self.serve(bucket, now, acts);
+        if self.line.waiting() > self.spec.queue
+            && let Some((left, _)) = self.line.push_out()
+        {
+            self.line.nodes.quit(&left.nodes);
+            acts(Act::PushedOut(left.ticket, left.standing));
+        }
+        Arrived::Waits(ticket)
+    }
+
+    /// A request stops waiting, because its client left or its time is over. Says how it stood, if it still waited.
+    pub fn leave(
+        &mut self,
+        bucket: &Bucket,
+        ticket: Ticket,
+        now: Timestamp,
+        acts: &mut impl FnMut(Act<Unit>),
+    ) -> Option<Standing> {
+        self.advance(now);
+        let (left, _) = self.line.give_up(ticket)?;
+        self.line.nodes.quit(&left.nodes);
+        self.serve(bucket, now, acts);
+        Some(left.standing)
+    }
+
+    /// Time has passed, or units were put back.
+    pub fn tick(&mut self, bucket: &Bucket, now: Timestamp, acts: &mut impl FnMut(Act<Unit>)) {
+        self.advance(now);
+        self.serve(bucket, now, acts);
+    }
+
+    /// When to [`tick`](Tokens::tick) next, while somebody waits: at the next unit.
+    pub fn next_tick(&self, bucket: &Bucket, now: Timestamp) -> Option<Duration> {
+        let whole = bucket.units(now).floor();
+        let until = Duration::from_nanos(bucket.until(whole, now));
+        (self.line.waiting() > 0).then(|| until.clamp(STEP, Duration::from_secs(1)))
+    }
+
+    fn advance(&mut self, now: Timestamp) {
+        let passed = now.since(self.passed);
+        if passed < STEP {
+            return;
+        }
+        let round = f64::from(self.line.waiting()) / self.spec.rate;
+        self.half_life = (ROUNDS * round).clamp(SHORTEST_HALF_LIFE, LONGEST_HALF_LIFE);
+        self.line.nodes.pass(passed.as_secs_f64() / self.half_life, 0.0);
+        self.top *= (-passed.as_secs_f32()).exp2();
+        self.passed = now;
+    }
+
+    fn serve(&mut self, bucket: &Bucket, now: Timestamp, acts: &mut impl FnMut(Act<Unit>)) {
+        while self.line.waiting() > 0 && bucket.units(now) >= 1.0 {
+            let Some(next) = self.line.next() else { return };
+            self.top = self.top.max(next.top);
+            let leaves = self.spec.kept * f64::from(part(next.score, self.top));
+            if !bucket.take(leaves, now) {
+                return;
+            }
+            let Some(left) = self.line.oldest(&next).and_then(|ticket| self.line.leave(ticket)) else { return };
+            self.line.nodes.spend(&left.nodes, 1.0);
+            self.line.nodes.quit(&left.nodes);
+            acts(Act::Given(left.ticket, Unit));
+        }
+    }
+}
+
+/// Which part of the kept units a request must leave: none up to two thirds of the heaviest, all from five sixths on. A client that asks for
+/// three tenths of the rate beside one flood stays below the first, and those that weigh about as much as the heaviest stay above the second.
+fn part(score: f32, top: f32) -> f32 {
+    if top <= 0.0 { 0.0 } else { (6.0 * score / top - 4.0).clamp(0.0, 1.0) }
+}

@@ -1,0 +1,6 @@
+//! The fair door in virtual time: floods against bystanders, and its laws.
+
+mod laws;
+mod scenes;
+mod threads;
+mod world;

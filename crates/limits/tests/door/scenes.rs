@@ -1,0 +1,196 @@
+//! Floods against bystanders, light and heavy.
+//!
+//! Light ones together ask for a fifth of what there is, a heavy one for three tenths. A client is owed its max-min share.
+
+use std::time::Duration;
+
+use tidegate_limits::door::{Class, PlacesSpec, TokensSpec};
+
+use crate::world::{Client, Fair, Fate, How, MS, Rate, SECOND, World};
+
+/// When the hostile ones begin, and from when on requests count.
+const BEGIN: u64 = 3 * SECOND;
+
+pub fn client(host: u32, asks: How, takes: u64) -> Client {
+    Client { host, class: Class::Default, weight: 1.0, asks, takes, leaves: None, from: 0 }
+}
+
+/// So many light ones and one heavy one, each in a network of its own.
+fn bystanders(per_second: f64, light: u32, takes: u64) -> Vec<Client> {
+    let host = |at: u32| (0x0a00 + at) << 16 | 0x0101;
+    let mut all: Vec<_> =
+        (0..light).map(|at| client(host(at), How::Random(0.2 * per_second / f64::from(light)), takes)).collect();
+    all.push(client(host(light), How::Random(0.3 * per_second), takes));
+    all
+}
+
+fn hostile(hosts: impl Iterator<Item = u32>, asks: How, takes: u64) -> Vec<Client> {
+    hosts.map(|host| Client { from: BEGIN, ..client(host, asks, takes) }).collect()
+}
+
+/// What became of the light and of the heavy bystanders.
+struct Outcome {
+    light: Fate,
+    heavy: Fate,
+    used: f64,
+    most: u32,
+}
+
+/// Beside hostile clients for so many seconds.
+fn places(max: u32, light: u32, hostile: Vec<Client>, seconds: u64) -> Outcome {
+    let mut clients = bystanders(f64::from(max) * 10.0, light, 100 * MS);
+    clients.extend(hostile);
+    let mut world = World::new(Fair::new(PlacesSpec::new(max)), clients, BEGIN, 7);
+    world.run(BEGIN + seconds * SECOND);
+    let light = light as usize;
+    let outcome =
+        Outcome { light: world.fate(0..light), heavy: world.fate(light..light + 1), used: world.used(), most: world.most };
+    println!(
+        "{max} places: light {:.4} p99 {:?}, heavy {:.3}, used {:.3}, reserve {:.2}",
+        outcome.light.share(),
+        outcome.light.p99(),
+        outcome.heavy.share(),
+        outcome.used,
+        world.gate.door.reserve(),
+    );
+    outcome
+}
+
+fn one_host() -> std::ops::RangeInclusive<u32> {
+    0xc000_0001..=0xc000_0001
+}
+
+fn of_one_24() -> std::ops::Range<u32> {
+    0xc000_0001..0xc000_00c9
+}
+
+const LATER: u64 = 100 * MS;
+
+#[test]
+fn one_host_with_many_connections_leaves_the_others_theirs() {
+    for (max, light, many) in [(8, 8, 24), (20, 8, 100), (400, 50, 1_200)] {
+        let outcome = places(max, light, hostile(one_host(), How::Connections(many, LATER), 100 * MS), 12);
+        assert!(outcome.light.share() >= 0.99);
+        assert!(outcome.heavy.share() >= 0.95);
+        assert!(outcome.light.p99() <= Duration::from_millis(200));
+        assert!(outcome.used >= 0.98);
+        assert_eq!(outcome.most, max, "the cap is reached, and never exceeded");
+    }
+}
+
+#[test]
+fn many_hosts_leave_the_others_theirs() {
+    for max in [8, 20] {
+        let eight = (0..8).map(|net| 0xc000_0001 + (net << 16));
+        let outcome = places(max, 8, hostile(eight, How::Connections(24, LATER), 100 * MS), 30);
+        assert!(outcome.light.share() >= 0.99);
+        // nine heavy ones divide what the light leave
+        let due = 0.8 * f64::from(max) * 10.0 / 9.0 * 30.0;
+        assert!(outcome.heavy.served as f64 >= 0.95 * due, "{} of {due}", outcome.heavy.served);
+
+        let outcome = places(max, 8, hostile(of_one_24(), How::Connections(6, LATER), 100 * MS), 12);
+        assert!(outcome.light.share() >= 0.98, "{}", outcome.light.share());
+        assert!(outcome.used >= 0.92);
+    }
+}
+
+#[test]
+fn slow_requests_leave_the_others_theirs() {
+    for max in [8, 20] {
+        let outcome = places(max, 8, hostile(one_host(), How::Connections(24, LATER), 2 * SECOND), 40);
+        assert!(outcome.light.share() >= 0.97);
+        assert!(outcome.heavy.share() >= 0.90);
+    }
+}
+
+#[test]
+fn requests_that_are_abandoned_hold_their_places_to_the_end() {
+    for max in [8, 20] {
+        let leavers = hostile(one_host(), How::Connections(24, LATER), 100 * MS)
+            .into_iter()
+            .map(|client| Client { leaves: Some(20 * MS), ..client })
+            .collect();
+        let outcome = places(max, 8, leavers, 12);
+        assert!(outcome.light.share() >= 0.99);
+        assert!(outcome.heavy.share() >= 0.95);
+        assert!(outcome.most <= max);
+    }
+}
+
+#[test]
+fn light_ones_that_come_together_are_served() {
+    for max in [20, 400] {
+        let clients: Vec<_> = (0..20)
+            .map(|at| client((0x0a00 + at) << 16 | 1, How::Burst(1, SECOND), 100 * MS))
+            .chain(hostile(one_host(), How::Connections(3 * max, LATER), 100 * MS))
+            .collect();
+        let mut world = World::new(Fair::new(PlacesSpec::new(max)), clients, BEGIN, 11);
+        world.run(BEGIN + 12 * SECOND);
+        let light = world.fate(0..20);
+        println!("{max} places, 20 together: {:.4} p99 {:?}", light.share(), light.p99());
+        assert!(light.share() >= 0.99);
+    }
+}
+
+#[test]
+fn critical_requests_are_served_beside_any_background() {
+    let mut clients = bystanders(200.0, 8, 100 * MS);
+    for client in &mut clients {
+        client.class = Class::Critical;
+    }
+    let eight = (0..8).map(|net| 0xc000_0001 + (net << 16));
+    let background = hostile(eight, How::Connections(100, LATER), 100 * MS);
+    clients.extend(background.into_iter().map(|client| Client { class: Class::Background, ..client }));
+    let mut world = World::new(Fair::new(PlacesSpec::new(20)), clients, BEGIN, 13);
+    world.run(BEGIN + 12 * SECOND);
+    let critical = world.fate(0..9);
+    assert!(critical.share() >= 0.999, "{}", critical.share());
+    assert!(world.fates[9..].iter().all(|fate| fate.served > 0), "nobody starves");
+}
+
+#[test]
+fn many_users_behind_one_address_get_what_their_weight_says() {
+    for (weight, least, most) in [(1.0, 0.0, 0.5), (100.0, 0.99, 1.0)] {
+        let office = Client { weight, ..client(0x0a00_0001, How::Random(1_000.0), 100 * MS) };
+        let mut clients = vec![office];
+        clients.extend(hostile(of_one_24(), How::Connections(10, LATER), 100 * MS));
+        let mut world = World::new(Fair::new(PlacesSpec::new(200)), clients, BEGIN, 17);
+        world.run(BEGIN + 10 * SECOND);
+        let office = world.fate(0..1).share();
+        println!("weight {weight}: {office:.3}");
+        assert!((least..=most).contains(&office), "{office}");
+    }
+}
+
+/// Twenty light ones and one heavy one at a rate, beside hostile ones.
+fn rate(per_second: f64, light: &dyn Fn(u32) -> How, heavy: f64, hostile: Vec<Client>) -> (Fate, Fate) {
+    let mut clients: Vec<_> = (0..20).map(|at| client((0x0a00 + at) << 16 | 1, light(at), 0)).collect();
+    clients.push(client(0x0b00_0001, How::Random(heavy * per_second), 0));
+    clients.extend(hostile);
+    let mut world = World::new(Rate::new(TokensSpec::new(per_second)), clients, BEGIN, 19);
+    world.run(BEGIN + 60 * SECOND);
+    let (light, heavy) = (world.fate(0..20), world.fate(20..21));
+    println!("{per_second}/s: light {:.4} p99 {:?}, heavy {:.3}", light.share(), light.p99(), heavy.share());
+    (light, heavy)
+}
+
+#[test]
+fn a_rate_is_shared_at_every_capacity() {
+    for per_second in [5.0, 10.0, 30.0, 100.0, 1_000.0] {
+        let steady = |_: u32| How::Random(0.01 * per_second);
+        let together = |_: u32| How::Burst(1, (100.0 / per_second * SECOND as f64) as u64);
+        let one = || hostile(one_host(), How::Random(10.0 * per_second), 0);
+        let many = || hostile(of_one_24(), How::Random(0.05 * per_second), 0);
+        for attack in [one(), many()] {
+            let (light, _) = rate(per_second, &steady, 0.3, attack.clone());
+            assert!(light.share() >= 0.99);
+            let (light, _) = rate(per_second, &together, 0.3, attack);
+            assert!(light.share() >= 0.99);
+        }
+        let (light, heavy) = rate(per_second, &steady, 0.3, one());
+        assert!(light.share() >= 0.99 && heavy.share() >= 0.95);
+        // no flood, nine tenths of the capacity
+        let (light, heavy) = rate(per_second, &steady, 0.7, Vec::new());
+        assert!(light.share() >= 0.999 && heavy.share() >= 0.999);
+    }
+}

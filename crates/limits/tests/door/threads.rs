@@ -1,0 +1,143 @@
+//! The door between threads.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+
+use tidegate_limits::door::{Asks, Class, Entry, Place, PlaceDoor, PlacesSpec, Reserve, Standing, Waiting};
+use tidegate_limits::units::Timestamp;
+
+use crate::world::{MS, path};
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Waits for an answer; a thread that is never woken stays here.
+fn wait(waiting: Waiting) -> Result<Place, Standing> {
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut waiting = pin!(waiting);
+    loop {
+        match waiting.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(answer) => return answer,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+fn asks(host: u32) -> Asks {
+    Asks { path: path(host), weight: 1.0, class: Class::Default }
+}
+
+#[test]
+fn no_place_is_lost_and_nobody_sleeps_beside_one() {
+    for (max, queue, threads) in [(1, 8, 4), (3, 8, 6), (2, 1, 6), (8, 8, 4)] {
+        let door = PlaceDoor::new(PlacesSpec { queue, reserve: Reserve::None, ..PlacesSpec::new(max) });
+        let clock = AtomicU64::new(1);
+        let (inside, peak, served) = (AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(0));
+        // half a second each time, so that the door opens between
+        let now = || Timestamp::from_nanos(clock.fetch_add(500 * MS, Ordering::Relaxed));
+        thread::scope(|scope| {
+            for host in 0..threads {
+                let (door, now) = (&door, &now);
+                let (inside, peak, served) = (&inside, &peak, &served);
+                scope.spawn(move || {
+                    for turn in 0..5_000_u32 {
+                        let entered = match door.arrive(&asks(host << 16), now()) {
+                            Entry::Given(place) => Ok(place),
+                            Entry::Waits { mut waiting, .. } if turn % 7 == 3 => waiting.give_up(now()),
+                            Entry::Waits { waiting, .. } if turn % 11 == 5 => {
+                                drop(waiting);
+                                continue;
+                            }
+                            Entry::Waits { waiting, .. } => wait(waiting),
+                            Entry::NoRoom => continue,
+                        };
+                        let Ok(place) = entered else { continue };
+                        peak.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                        served.fetch_add(1, Ordering::SeqCst);
+                        if turn % 3 == 0 {
+                            thread::yield_now();
+                        }
+                        inside.fetch_sub(1, Ordering::SeqCst);
+                        door.give_back(place, || now());
+                        if turn % 500 == 0 && host == 0 {
+                            door.set_max(max - turn / 500 % 2 * (max / 2), now());
+                        }
+                    }
+                });
+            }
+        });
+        assert!(peak.load(Ordering::SeqCst) <= max, "{} of {max}", peak.load(Ordering::SeqCst));
+        assert_eq!(door.held(), 0, "all places came back");
+        assert_eq!(door.look(|places| places.line().waiting()), 0);
+        assert!(served.load(Ordering::SeqCst) > 500);
+    }
+}
+
+#[test]
+fn those_who_took_a_place_while_nobody_waited_count_for_it_as_soon_as_somebody_does() {
+    let door = PlaceDoor::new(PlacesSpec { reserve: Reserve::None, ..PlacesSpec::new(4) });
+    let now = |ms: u64| Timestamp::from_nanos(3_600_000 * MS + ms * MS);
+    let place = |entry| match entry {
+        Entry::Given(place) => place,
+        other => panic!("{other:?}"),
+    };
+    let _ = place(door.arrive(&asks(9), now(0)));
+    // the first has taken four, one after the other
+    let first: Vec<_> = (0..3).map(|_| place(door.arrive(&asks(1), now(1_000)))).collect();
+    let waits = |host| match door.arrive(&asks(host), now(2_000)) {
+        Entry::Waits { waiting, .. } => waiting,
+        other => panic!("{other:?}"),
+    };
+    let mut again = waits(1);
+    let mut second = waits(2 << 16);
+    for place in first.into_iter().take(1) {
+        door.give_back(place, || now(3_000));
+    }
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(pin!(&mut again).poll(&mut context).is_pending(), "it holds two, and came first");
+    assert!(pin!(&mut second).poll(&mut context).is_ready(), "it holds none");
+}
+
+#[test]
+fn other_words_keep_who_holds_and_who_waits() {
+    let door = PlaceDoor::new(PlacesSpec { queue: 4, ..PlacesSpec::new(1) });
+    let now = |ms: u64| Timestamp::from_nanos(3_600_000 * MS + ms * MS);
+    let Entry::Given(place) = door.arrive(&asks(1), now(0)) else { panic!("it is free") };
+    let mut waiting: Vec<_> = (0..4)
+        .map(|host| match door.arrive(&asks(host % 2 << 20), now(1)) {
+            Entry::Waits { waiting, .. } => waiting,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    door.follow(PlacesSpec { queue: 3, shares: [1.0, 4.0, 4.0], ..PlacesSpec::new(6) }, 2, now(2));
+    let mut context = Context::from_waker(Waker::noop());
+    let mut answers = |waiting: &mut Vec<Waiting>| {
+        let mut given = Vec::new();
+        waiting.retain_mut(|waiting| match pin!(waiting).poll(&mut context) {
+            Poll::Ready(answer) => {
+                given.push(answer);
+                false
+            }
+            Poll::Pending => true,
+        });
+        given
+    };
+    let given = answers(&mut waiting);
+    assert_eq!(given.iter().filter(|answer| answer.is_ok()).count(), 1, "one more place: {given:?}");
+    assert_eq!((door.held(), door.look(|places| places.line().waiting())), (2, 3));
+    door.give_back(place, || now(3));
+    for answer in given.into_iter().flatten() {
+        door.give_back(answer, || now(4));
+    }
+    assert_eq!(answers(&mut waiting).into_iter().flatten().map(|place| door.give_back(place, || now(5))).count(), 2);
+    assert_eq!(answers(&mut waiting).into_iter().flatten().map(|place| door.give_back(place, || now(6))).count(), 1);
+    assert_eq!((door.held(), waiting.len()), (0, 0));
+}

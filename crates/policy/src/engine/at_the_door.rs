@@ -1,0 +1,25 @@
+//! What a request asks its origin's door with.
+
+use super::core::Engine;
+use super::evaluation::Read;
+use super::keys::Hashed;
+use crate::door::{Asks, Class, Path};
+use crate::policy::Action;
+
+/// In the place of a key that a request lacks: those that lack it are held together, so that nobody is light for leaving it out.
+const LACKING: u64 = 1;
+
+impl Engine {
+    /// The hashes of what it is held together with; `None` if its origin takes any number.
+    pub(super) fn at_the_door(&self, about: &Read<'_>, hashed: &mut Hashed) -> Option<Asks> {
+        let Action::Forward(origin) = about.route.action else { return None };
+        let cap = self.policy().origins.get(origin)?.inflight.as_ref()?;
+        let mut path = Path::default();
+        for (level, ((key, _), hash)) in cap.nodes().iter().zip(&mut path.0).enumerate() {
+            let found = self.keys().door(origin, level, key, about, hashed);
+            // zero says that there is no node
+            *hash = Some(found.map_or(LACKING, |hash| hash.halves()[0].max(LACKING)));
+        }
+        Some(Asks { path, weight: 1.0, class: Class::Default })
+    }
+}

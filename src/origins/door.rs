@@ -1,0 +1,157 @@
+//! The door of an origin: its places, who waits for one, and the places of connections that were switched to another protocol.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{sleep, timeout};
+
+use crate::door::{Asks, Entry, Path, Place, PlaceDoor, Places, PlacesSpec, Standing, UpgradedDoor, UpgradedPlace};
+use crate::engine::{NoPlace, NoPlaceReason};
+use crate::policy::InflightCap;
+use crate::system::clock::Clock;
+use crate::units::{Bytes, Timestamp};
+
+/// One for all that follow one another under a name.
+#[derive(Debug)]
+pub struct OriginDoor {
+    places: Arc<PlaceDoor>,
+    upgraded: UpgradedDoor,
+    clock: Clock,
+}
+
+/// The word for a request whose client left while it waited.
+pub const CLIENT_LEFT: &str = "client_left";
+
+/// A place at an origin, held to the end of its work. Dropping it gives it to the next in the queue.
+#[derive(Debug)]
+#[must_use = "a place that is dropped at once limits nothing"]
+pub struct OriginPlace {
+    door: Arc<OriginDoor>,
+    path: Path,
+    place: Option<Place>,
+    upgraded: Option<UpgradedPlace>,
+}
+
+impl OriginPlace {
+    /// Exchanges the place for one of those for switched connections, if this key may have one more. Says whether it did; where there is no
+    /// cap, the place stays what it is.
+    pub fn upgrade(&mut self) -> bool {
+        if self.door.places.max() >= PlacesSpec::UNCAPPED {
+            return true;
+        }
+        if self.upgraded.is_none() {
+            self.upgraded = self.door.upgraded.take(&self.path);
+        }
+        if self.upgraded.is_some() {
+            self.give_back();
+        }
+        self.upgraded.is_some()
+    }
+
+    fn give_back(&mut self) {
+        if let Some(place) = self.place.take() {
+            self.door.places.give_back(place, || self.door.clock.now());
+        }
+    }
+}
+
+impl Drop for OriginPlace {
+    fn drop(&mut self) {
+        self.give_back();
+        if let Some(place) = self.upgraded.take() {
+            self.door.upgraded.give_back(place);
+        }
+    }
+}
+
+impl OriginDoor {
+    /// All places free.
+    pub fn new(cap: Option<&InflightCap>, places: u32, clock: Clock) -> Arc<OriginDoor> {
+        let spec = spec(cap);
+        let door = PlaceDoor::new(spec);
+        if places < spec.most {
+            door.set_max(places, clock.now());
+        }
+        let upgraded = UpgradedDoor::new(cap.map_or(0, |cap| cap.upgraded), spec.shares);
+        Arc::new(OriginDoor { places: door, upgraded, clock })
+    }
+
+    /// Other words, and another number of places from now on; `None`: as many as there are.
+    pub fn follow(&self, cap: Option<&InflightCap>, places: Option<u32>) {
+        let spec = spec(cap);
+        self.places.follow(spec, places.unwrap_or_else(|| self.places.max()).min(spec.most), self.clock.now());
+        self.upgraded.set_max(cap.map_or(0, |cap| cap.upgraded));
+    }
+
+    /// Requests under way.
+    pub fn held(&self) -> u32 {
+        self.places.held()
+    }
+
+    /// How many places there are.
+    pub fn max(&self) -> u32 {
+        self.places.max()
+    }
+
+    /// Connections that were switched to another protocol.
+    pub fn upgraded(&self) -> u32 {
+        self.upgraded.held()
+    }
+
+    /// The memory that it holds, the same from its first request to its last.
+    pub fn memory(&self) -> Bytes {
+        Bytes(self.places.memory().0 + self.upgraded.memory().0)
+    }
+
+    /// Reads the numbers of those who hold and wait.
+    pub fn look<R>(&self, look: impl FnOnce(&Places) -> R) -> R {
+        self.places.look(look)
+    }
+
+    /// Another number of places, which an adaptive cap has found.
+    pub fn set_max(&self, max: u32) {
+        self.places.set_max(max, self.clock.now());
+    }
+
+    /// A place, at once if one is free and nobody waits, else in the order of the queue.
+    ///
+    /// # Errors
+    /// No place, now or within `longest`. Nothing is held then.
+    pub async fn place(self: &Arc<Self>, asks: &Asks, now: Timestamp, longest: Duration) -> Result<OriginPlace, NoPlace> {
+        let held = |place| OriginPlace { door: Arc::clone(self), path: asks.path, place: Some(place), upgraded: None };
+        let (mut waiting, tick) = match self.places.arrive(asks, now) {
+            Entry::Given(place) => return Ok(held(place)),
+            Entry::NoRoom => return Err(self.refused(NoPlaceReason::PushedOut, &Standing::default())),
+            Entry::Waits { waiting, tick } => (waiting, tick),
+        };
+        if tick {
+            tokio::spawn(keep_time(Arc::clone(&self.places), self.clock));
+        }
+        match timeout(longest, &mut waiting).await {
+            Ok(answer) => answer.map(held).map_err(|standing| self.refused(NoPlaceReason::PushedOut, &standing)),
+            Err(_) => {
+                let answer = waiting.give_up(self.clock.now());
+                answer.map(held).map_err(|standing| self.refused(NoPlaceReason::QueueTimeout, &standing))
+            }
+        }
+    }
+
+    fn refused(&self, reason: NoPlaceReason, standing: &Standing) -> NoPlace {
+        self.places.look(|places| {
+            // who finds no queue is pushed out of it
+            let reason = if places.spec().queue == 0 { NoPlaceReason::Full } else { reason };
+            NoPlace::new(reason, standing, places)
+        })
+    }
+}
+
+/// Has a door look again while somebody waits at it.
+async fn keep_time(door: Arc<PlaceDoor>, clock: Clock) {
+    while let Some(wait) = door.tick(clock.now()) {
+        sleep(wait).await;
+    }
+}
+
+fn spec(cap: Option<&InflightCap>) -> PlacesSpec {
+    cap.map_or_else(PlacesSpec::uncapped, InflightCap::places)
+}

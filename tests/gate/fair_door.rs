@@ -1,0 +1,142 @@
+//! The queue before an origin: who goes next, who is refused, and what is told of it.
+
+use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::explain;
+use crate::harness::client::request;
+use crate::harness::gate::{binary, end};
+use crate::harness::{Connection, Gate, Latch, Origin, Reply, wait_for};
+
+/// An origin that holds its n-th request until the n-th latch opens.
+struct Held {
+    origin: Origin,
+    latches: Vec<Latch>,
+}
+
+fn held(requests: usize) -> Held {
+    let latches: Vec<Latch> = (0..requests).map(|_| Latch::default()).collect();
+    let (of, next) = (latches.clone(), AtomicUsize::new(0));
+    let origin = Origin::start(move |_| match of.get(next.fetch_add(1, Ordering::SeqCst)) {
+        Some(latch) => Reply::Held(latch.clone()),
+        None => Reply::Ok,
+    });
+    Held { origin, latches }
+}
+
+fn gate(origin: &Origin, inflight: &str) -> Gate {
+    explain::start(&format!(
+        "origins:
+  app: {{ addresses: [\"{}\"], inflight: {{ {inflight} }} }}
+routes:
+  - {{ name: site, origin: app }}
+",
+        origin.address()
+    ))
+}
+
+fn send(gate: &Gate, host: u8, path: &str) -> Connection {
+    let mut connection = Connection::open_from(Ipv4Addr::new(127, 0, 0, host), gate.address("main"));
+    connection.send(&request("GET", path, "", b"")).unwrap();
+    connection
+}
+
+fn waits(gate: &Gate, many: f64) {
+    wait_for("the queue", || (gate.metrics().sum("tidegate_origin_queue_requests", &[]) == many).then_some(()));
+}
+
+#[test]
+fn the_next_place_goes_to_whoever_holds_fewest() {
+    let Held { origin, latches } = held(40);
+    let mut gate = gate(&origin, "max: 2, queue: 40, queue_timeout: 60s, reserve: none");
+    let mut flood: Vec<Connection> = (0..20).map(|_| send(&gate, 1, "/flood")).collect();
+    origin.wait_for(2);
+    waits(&gate, 18.0);
+    // they come last, and are next
+    let mut light = [send(&gate, 2, "/light"), send(&gate, 3, "/light")];
+    waits(&gate, 20.0);
+    for (at, latch) in latches.iter().take(2).enumerate() {
+        latch.open();
+        origin.wait_for(3 + at);
+    }
+    let targets: Vec<String> = origin.arrivals().iter().map(|arrival| arrival.target.clone()).collect();
+    assert_eq!(targets, ["/flood", "/flood", "/light", "/light"]);
+    assert_eq!(gate.metrics().sum("tidegate_origin_inflight_requests", &[]), 2.0, "the cap is kept");
+    latches.iter().for_each(Latch::open);
+    for connection in flood.iter_mut().chain(&mut light) {
+        assert_eq!(connection.answer_to("GET").expect("an answer comes").status, 200);
+    }
+    gate.comes_to_rest();
+}
+
+#[test]
+fn first_come_first_served_where_the_policy_says_so() {
+    let Held { origin, latches } = held(40);
+    let mut gate = gate(&origin, "max: 1, queue: 40, queue_timeout: 60s, order: arrival");
+    let mut all = vec![send(&gate, 1, "/flood")];
+    origin.wait_for(1);
+    for at in 0..3 {
+        all.push(send(&gate, 1, "/flood"));
+        waits(&gate, f64::from(at + 1));
+    }
+    all.push(send(&gate, 2, "/light"));
+    waits(&gate, 4.0);
+    latches.iter().for_each(Latch::open);
+    for connection in &mut all {
+        assert_eq!(connection.answer_to("GET").expect("an answer comes").status, 200);
+    }
+    assert_eq!(origin.arrivals().last().map(|arrival| arrival.target.clone()).as_deref(), Some("/light"));
+    gate.comes_to_rest();
+}
+
+#[test]
+fn of_a_full_queue_the_heaviest_is_refused_and_told_why() {
+    let Held { origin, latches } = held(40);
+    let mut gate = gate(&origin, "max: 1, queue: 4, queue_timeout: 60s, reserve: none");
+    let mut flood = vec![send(&gate, 1, "/flood")];
+    origin.wait_for(1);
+    for at in 0..4 {
+        flood.push(send(&gate, 1, "/flood"));
+        waits(&gate, f64::from(at + 1));
+    }
+    let mut light = send(&gate, 2, "/light");
+    let shed = |gate: &Gate| gate.metrics().sum("tidegate_origin_shed_requests_total", &[("reason", "pushed_out")]);
+    wait_for("one to be refused", || (shed(&gate) == 1.0).then_some(()));
+    waits(&gate, 4.0);
+    // the newest of the flood
+    let refused = flood.pop().expect("five were sent").answer_to("GET").expect("an answer comes");
+    assert_eq!(refused.status, 503);
+    assert!(refused.field("retry-after").is_some());
+    let id = refused.field("x-tidegate-decision").expect("a refusal has an id");
+    let told = end(binary().args(["explain", "--decision", &id, "--admin"]).arg(gate.admin_socket())).stdout;
+    for words in ["app: 1 of 1 places held, 5 waited; the heaviest went", "its client held 1, had 4 waiting"] {
+        assert!(told.contains(words), "{words} in:\n{told}");
+    }
+    latches.iter().for_each(Latch::open);
+    for connection in flood.iter_mut().chain([&mut light]) {
+        assert_eq!(connection.answer_to("GET").expect("an answer comes").status, 200);
+    }
+    gate.comes_to_rest();
+}
+
+#[test]
+fn a_reload_keeps_who_holds_and_who_waits() {
+    let Held { origin, latches } = held(40);
+    let mut gate = gate(&origin, "max: 1, queue: 8, queue_timeout: 60s");
+    let mut all: Vec<Connection> = (0..5).map(|_| send(&gate, 1, "/")).collect();
+    origin.wait_for(1);
+    waits(&gate, 4.0);
+    let file = gate.folder().join("tidegate.yaml");
+    let policy = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, policy.replace("max: 1, queue: 8", "max: 3, queue: 16, networks: {20: 4}")).unwrap();
+    let reloaded = end(binary().args(["reload", "--admin"]).arg(gate.admin_socket()));
+    assert_eq!(reloaded.code, Some(0), "{}", reloaded.stderr);
+    origin.wait_for(3);
+    assert_eq!(gate.metrics().sum("tidegate_origin_inflight_requests", &[]), 3.0);
+    waits(&gate, 2.0);
+    latches.iter().for_each(Latch::open);
+    for connection in &mut all {
+        assert_eq!(connection.answer_to("GET").expect("an answer comes").status, 200);
+    }
+    gate.comes_to_rest();
+}
