@@ -127,6 +127,7 @@ fn takes(path: &PathMatch, ignore: Ignore, asked: &str) -> bool {
         action: Action::Forward(0),
         request_headers: HeaderEdits::default(),
         response_headers: HeaderEdits::default(),
+        cors: None,
         body_limit: None,
         timeouts: Timeouts::default(),
     }]);

@@ -93,6 +93,7 @@ fn policy(rules: Vec<Rule>, action: Action, origins: Vec<Arc<Origin>>) -> Policy
         action,
         request_headers: HeaderEdits::default(),
         response_headers: HeaderEdits::default(),
+        cors: None,
         body_limit: None,
         timeouts: Timeouts::default(),
     };

@@ -3,6 +3,7 @@
 //! * [`headers`]: the fields about limits on each answer, and the wait of a refused client. [`told`]: the same facts as lines for
 //!   people.
 //! * [`refusal`]: the only table from reasons to statuses. [`body`]: the body in the form that the client accepts.
+//! * [`cors`]: what browsers are told about pages of other sites, and the answer to a preflight.
 //! * [`redirect`]: the answer that sends a client to TLS.
 //! * [`entry`]: the line of the access log.
 //! * [`structured`], [`json`]: write text into fields and lines so that it cannot break out.
@@ -11,6 +12,7 @@
 //! something.
 
 pub mod body;
+pub mod cors;
 pub mod entry;
 pub mod headers;
 pub mod json;
@@ -57,6 +59,8 @@ pub struct Context<'a> {
     pub fields: Option<&'a RouteFields>,
     /// How the client wants to be answered.
     pub form: Form,
+    /// The `Origin` of the request; needed only where its route has `cors:`.
+    pub origin: Option<&'a HeaderValue>,
     /// Nanoseconds since 1970, for the legacy spelling of the limit fields only.
     pub wall_unix_nanos: u64,
 }
@@ -129,6 +133,13 @@ fn answer(meaning: &Meaning, wait: Option<u64>, violated: &[&str], context: Cont
     headers.extend(proxy_status.map(|value| (PROXY_STATUS.clone(), value)));
     if let (Some(id), true) = (id, responses.decision_id) {
         headers.extend(HeaderValue::from_bytes(&id.text()).ok().map(|id| (DECISION.clone(), id)));
+    }
+    if let Some(cors) = context.fields.and_then(RouteFields::cors) {
+        let add = |name, value| {
+            headers.push((name, value));
+            Ok(())
+        };
+        let _: Result<(), std::convert::Infallible> = cors.on_answer(context.origin, add);
     }
     let status = if grpc.is_some() { StatusCode::OK } else { meaning.status };
     let body = if context.form.is_head() { Bytes::new() } else { Bytes::from(body) };

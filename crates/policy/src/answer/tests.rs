@@ -35,7 +35,7 @@ impl Gate {
 
     fn context(&self, form: Form) -> Context<'_> {
         let Gate { policy, decision, fields } = self;
-        Context { policy, decision: Some(decision), fields: Some(fields), form, wall_unix_nanos: 0 }
+        Context { policy, decision: Some(decision), fields: Some(fields), form, origin: None, wall_unix_nanos: 0 }
     }
 
     fn refuse(&self, refusal: Refusal) -> Answer {
@@ -145,6 +145,7 @@ fn each_refusal_says_what_to_do_about_it() {
             decision: Some(&decision),
             fields: Some(&fields),
             form: Form::UNKNOWN,
+            origin: None,
             wall_unix_nanos: 0,
         };
         let answer = refuse(refusal, &context);

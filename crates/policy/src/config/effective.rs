@@ -3,6 +3,7 @@
 //! Loading it again gives the same policy, and showing that the same text. The fingerprint is a hash over the whole of it, so equal
 //! configurations have equal fingerprints.
 
+mod cors;
 mod health;
 mod limit;
 mod listener;
@@ -204,6 +205,7 @@ fn route(route: &Route, written: &WrittenRoute, policy: &Policy) -> Tree {
             tree.push((name, edits.clone()));
         }
     }
+    tree.extend(route.cors.as_ref().map(|own| ("cors", cors::cors(own))));
     tree.push(("body_limit", BodyLimit::tree(&route.body_limit)));
     tree.push(("timeouts", route.timeouts.tree()));
     Tree::map(tree)

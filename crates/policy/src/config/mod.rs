@@ -62,6 +62,7 @@ mod text;
 mod time_zone;
 mod tree;
 mod variable;
+mod web_origin;
 mod word;
 
 use std::path::Path;

@@ -4,6 +4,7 @@
 //! here reads a file or a clock.
 
 pub mod condition;
+pub mod cors;
 pub mod edit;
 pub mod fields;
 pub mod guard;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 use crate::client::ClientRules;
 pub use crate::limiter::{Capacity, Kind, RefusedCount, Scope, kinds};
 pub use condition::Condition;
+pub use cors::Cors;
 pub use edit::{HeaderEdits, Template};
 pub use fields::{FieldFault, FieldsRead, RepeatedFields};
 pub use origin::{
@@ -27,7 +29,7 @@ pub use origin::{
 };
 pub use response::{BodyFormat, FieldStyle, Report, Responses};
 pub use route::{Action, FixedAnswer, LONGEST_VALUE, Route, RouteTable, Taken, Undecided};
-pub use rule::{CostRule, Counted, Mode, OnLimit, Rule, Tier};
+pub use rule::{CostRule, Counted, Mode, OnLimit, Preflights, Rule, Tier};
 pub use statuses::StatusSet;
 pub use store::{Breaker, Shared, Store, StoreId, StoreMode};
 

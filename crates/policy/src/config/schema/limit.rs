@@ -15,7 +15,7 @@ use crate::config::shape::{Either, Keyed, List, OneOrMany};
 use crate::config::text::Name;
 use crate::config::word::{ActionWord, LimitType};
 use crate::limiter::sharing::{OnStoreError, Sharing};
-use crate::policy::Mode;
+use crate::policy::{Mode, Preflights};
 use crate::units::{Bytes, Share};
 
 section! {
@@ -52,6 +52,10 @@ section! {
         /// `recent_average` and sliding `distinct`: `all` (refused ones too, so that a client that goes on stays out; default of
         /// `recent_average`) or `admitted` (default of `distinct`).
         optional count: CountText,
+        /// Whether CORS preflights use up the limit. `apart` (default): they do not. One that the gate answers (`cors:` of the route) is
+        /// not counted at all. One that goes to the origin is counted under a key of its own by the same numbers, if the limit's key
+        /// tells clients apart; a client that may send 10/s may send 10/s of these besides. `count`: as any request.
+        optional preflights: Preflights,
         /// Whether the limit is obeyed (`enforce`) or only counted and logged (`shadow`). Default: that of `defaults`.
         optional mode: Mode,
         /// For which share of all keys the limit is obeyed, such as `25%`; the others are counted as in `shadow`. Always the

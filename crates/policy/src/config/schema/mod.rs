@@ -27,7 +27,7 @@ pub use process::{
     AccessLog, Admin, Certificate, ClientCertificates, Drain, Http2, Listener, Log, Metrics, Sample, Server, Telemetry,
     Tls,
 };
-pub use route::{HeaderEdits, Match, PathForm, Respond, Route, TextForm};
+pub use route::{Cors, HeaderEdits, Match, PathForm, Respond, Route, TextForm};
 pub use store::Store;
 
 use std::time::Duration;

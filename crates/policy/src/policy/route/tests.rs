@@ -41,6 +41,7 @@ fn route(matches: Vec<Match>) -> Route {
         action: Action::Forward(0),
         request_headers: HeaderEdits::default(),
         response_headers: HeaderEdits::default(),
+        cors: None,
         body_limit: None,
         timeouts: Timeouts::default(),
     }
