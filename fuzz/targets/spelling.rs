@@ -128,6 +128,8 @@ fn takes(path: &PathMatch, ignore: Ignore, asked: &str) -> bool {
         request_headers: HeaderEdits::default(),
         response_headers: HeaderEdits::default(),
         cors: None,
+        limited: Default::default(),
+        overloaded: Default::default(),
         body_limit: None,
         timeouts: Timeouts::default(),
     }]);

@@ -136,5 +136,5 @@ pub fn refuse(context: &RequestContext, refusal: Refusal, head: &impl RequestHea
 pub fn preflight(context: &RequestContext, info: Option<&ConnectionInfo>, head: &impl RequestHead) -> Option<Answer> {
     context.evaluation.as_ref().filter(|evaluation| evaluation.decision.answers_preflight)?;
     let view = RequestView::of(info, head);
-    Some(context.fields()?.cors()?.preflight(&view.request().preflight()?))
+    Some(answer::preflight(context.fields()?.cors()?, &view.request().preflight()?))
 }

@@ -138,9 +138,12 @@ fn a_refusal_can_be_read_by_the_pages_that_the_route_allows_and_by_no_other() {
 fn a_full_origin_and_a_dead_one_can_be_read_too() {
     let latch = Latch::default();
     let held = latch.clone();
-    let origin = Origin::start(move |arrival| {
-        if arrival.target == "/full" { Reply::Held(held.clone()) } else { Reply::ThenClose(b"") }
-    });
+    let origin =
+        Origin::start(
+            move |arrival| {
+                if arrival.target == "/full" { Reply::Held(held.clone()) } else { Reply::ThenClose(b"") }
+            },
+        );
     let gate = gate(&origin, LIMITS);
     let mut slow = gate.connect();
     slow.send(b"GET /full HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();

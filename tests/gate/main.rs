@@ -67,6 +67,7 @@ mod observed;
 mod one_judgement;
 mod origin_answers;
 mod origins_tls;
+mod own_answers;
 mod own_limit;
 mod page;
 mod passing;

@@ -80,6 +80,8 @@ fn route(name: &str, rules: Vec<usize>) -> Route {
         request_headers: HeaderEdits::default(),
         response_headers: HeaderEdits::default(),
         cors: None,
+        limited: Default::default(),
+        overloaded: Default::default(),
         body_limit: None,
         timeouts: Timeouts::default(),
     }

@@ -94,6 +94,8 @@ fn policy(rules: Vec<Rule>, action: Action, origins: Vec<Arc<Origin>>) -> Policy
         request_headers: HeaderEdits::default(),
         response_headers: HeaderEdits::default(),
         cors: None,
+        limited: Default::default(),
+        overloaded: Default::default(),
         body_limit: None,
         timeouts: Timeouts::default(),
     };

@@ -152,7 +152,8 @@ impl Observer<'_> {
                 let request = messages.request(step.of.nth, &head);
                 let fields = step.evaluation.decision.route.and_then(|route| self.fields.get(route));
                 let asked = request.as_ref().and_then(Request::preflight);
-                let answer = fields.and_then(RouteFields::cors).zip(asked).map(|(cors, asked)| cors.preflight(&asked));
+                let answer =
+                    fields.and_then(RouteFields::cors).zip(asked).map(|(cors, asked)| answer::preflight(cors, &asked));
                 if let Some(answer) = answer {
                     self.see_own_answer(step, &answer, None);
                 }

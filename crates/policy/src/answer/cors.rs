@@ -3,16 +3,14 @@
 //! A route with a `cors:` section has one authority for them, the section: on an origin's answer the gate's fields stand in the place
 //! of the origin's. An `Origin` that is not allowed is told nothing, and none is sent back but one that was found allowed.
 
-use bytes::Bytes;
 use http::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
     ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, VARY,
 };
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::Answer;
 use crate::policy::cors::{AllowedOrigins, Cors, Listed};
-use crate::policy::{Policy, Route};
+use crate::policy::{FieldStyle, Policy, Route};
 use crate::request::Preflight;
 
 /// The fields that the gate writes, and an origin's of which it takes away.
@@ -42,7 +40,7 @@ impl CorsFields {
     /// The fields of a route; `None` for one without `cors:`.
     pub fn new(policy: &Policy, route: &Route) -> Option<CorsFields> {
         let cors = route.cors.as_ref()?;
-        let own = super::headers::told(policy.responses.fields);
+        let own = told(policy.responses.fields);
         let exposed = match &cors.expose {
             Listed::Any => "*".to_owned(),
             Listed::These(these) => {
@@ -91,17 +89,15 @@ impl CorsFields {
         Ok(origin.filter(|origin| self.cors.origins.allow(origin)).cloned())
     }
 
-    /// Answers a preflight: 204 with what the page may do. A page that may not do it is told nothing, and its browser does not send
-    /// the request.
-    pub fn preflight(&self, asked: &Preflight<'_>) -> Answer {
+    /// What a preflight is told: what the page may do. A page that may not do it is told nothing, and its browser does not send the
+    /// request.
+    pub fn on_preflight(&self, asked: &Preflight<'_>) -> Vec<(HeaderName, HeaderValue)> {
         let mut headers = Vec::with_capacity(8);
         let mut add = |name, value| {
             headers.push((name, value));
             Ok::<(), std::convert::Infallible>(())
         };
-        let allowed = match self.allowed(Some(asked.origin), &mut add) {
-            Ok(allowed) => allowed,
-        };
+        let Ok(allowed) = self.allowed(Some(asked.origin), &mut add);
         let echoes = [&self.methods, &self.headers].into_iter().any(Option::is_none);
         if echoes && self.cors.credentials {
             let names = "Access-Control-Request-Method, Access-Control-Request-Headers";
@@ -119,7 +115,17 @@ impl CorsFields {
             headers.extend(fields.map(|fields| (ACCESS_CONTROL_ALLOW_HEADERS, fields)));
             headers.push((ACCESS_CONTROL_MAX_AGE, self.max_age.clone()));
         }
-        Answer { status: StatusCode::NO_CONTENT, headers, body: Bytes::new() }
+        headers
+    }
+}
+
+/// The names of the fields that answers tell of limits in, for scripts of other sites to see. One more line adds to an origin's list.
+pub fn told(style: FieldStyle) -> &'static str {
+    match style {
+        FieldStyle::Draft => "RateLimit, RateLimit-Policy, Retry-After",
+        FieldStyle::Triple => "RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset, Retry-After",
+        FieldStyle::Legacy => "X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, Retry-After",
+        FieldStyle::Off => "Retry-After",
     }
 }
 
@@ -182,9 +188,7 @@ mod tests {
         let (origin, method) = (HeaderValue::from_str(origin).unwrap(), HeaderValue::from_static("DELETE"));
         let asked = asked.map(|asked| HeaderValue::from_str(asked).unwrap());
         let asked = Preflight { origin: &origin, method: &method, headers: asked.as_ref() };
-        let answer = fields(cors).preflight(&asked);
-        assert_eq!((answer.status.as_u16(), answer.body.len()), (204, 0));
-        sample::lines(&answer.headers)
+        sample::lines(&fields(cors).on_preflight(&asked))
     }
 
     const EXPOSED: &str =

@@ -19,7 +19,7 @@ use arrayvec::ArrayVec;
 use http::header::ACCESS_CONTROL_EXPOSE_HEADERS;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
-use super::cors::CorsFields;
+use super::cors::{CorsFields, told};
 use super::structured::{List, Unwritable};
 use crate::engine::{Decision, Outcome, Reading, Refusal, Verdict};
 use crate::policy::{FieldStyle, Mode, Policy, Report, Responses, Route};
@@ -264,6 +264,11 @@ fn behind<'a>(refusal: Refusal, decision: &'a Decision, policy: &'a Policy) -> S
     lines
 }
 
+/// The position of the limit that a refusal for a limit is told to be due to first.
+pub fn first_violated(refusal: Refusal, decision: &Decision, policy: &Policy) -> Option<usize> {
+    behind(refusal, decision, policy).first().map(|line| line.reading.rule)
+}
+
 /// The names of the limits that a refusal for a limit is due to, in the order in which they are told.
 pub fn violated_names<'a>(
     refusal: Refusal,
@@ -318,16 +323,6 @@ fn single(names: &Names, lines: &[Line<'_>], beside: &HeaderMap, epoch_nanos: u6
     let reset = ceil_seconds(epoch_nanos.saturating_add(line.reset_nanos().unwrap_or(0)));
     let values = [line.promise.quota, line.remaining(), reset];
     fields.extend(names.iter().cloned().zip(values.map(HeaderValue::from)));
-}
-
-/// The names of the fields that answers tell of limits in, for scripts of other sites to see. One more line adds to an origin's list.
-pub fn told(style: FieldStyle) -> &'static str {
-    match style {
-        FieldStyle::Draft => "RateLimit, RateLimit-Policy, Retry-After",
-        FieldStyle::Triple => "RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset, Retry-After",
-        FieldStyle::Legacy => "X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, Retry-After",
-        FieldStyle::Off => "Retry-After",
-    }
 }
 
 fn contains(line: &[u8], text: &[u8]) -> bool {

@@ -39,6 +39,8 @@ pub fn policy_with(rules: Vec<Rule>, on_route: Vec<usize>, responses: Responses)
         request_headers: HeaderEdits::default(),
         response_headers: HeaderEdits::default(),
         cors: None,
+        limited: Default::default(),
+        overloaded: Default::default(),
         body_limit: None,
         timeouts: Timeouts::default(),
     };

@@ -3,6 +3,7 @@
 //! `config` makes it from text; `engine` adds the state of the limits. A [`Policy`] exists only if its file has no fault. Nothing
 //! here reads a file or a clock.
 
+pub mod body;
 pub mod condition;
 pub mod cors;
 pub mod edit;
@@ -27,7 +28,7 @@ pub use origin::{
     Balance, CertificateFiles, Ejection, HealthCheck, InflightCap, OnClientAbort, Origin, OriginAddress, OriginTls,
     Probe, Protocol, Retries, Timeouts,
 };
-pub use response::{BodyFormat, FieldStyle, Report, Responses};
+pub use response::{BodyFormat, FieldStyle, OwnAnswer, Report, Responses};
 pub use route::{Action, FixedAnswer, LONGEST_VALUE, Route, RouteTable, Taken, Undecided};
 pub use rule::{CostRule, Counted, Mode, OnLimit, Preflights, Rule, Tier};
 pub use statuses::StatusSet;

@@ -23,6 +23,7 @@ use regex::{Regex, RegexBuilder};
 use super::cors::Cors;
 use super::edit::HeaderEdits;
 use super::origin::Timeouts;
+use super::response::OwnAnswer;
 use crate::request::Request;
 use crate::units::Bytes;
 pub use fold::{Ignore, KeyRoom};
@@ -46,6 +47,10 @@ pub struct Route {
     pub response_headers: HeaderEdits,
     /// Which pages of other sites may read its answers; `None`: the gate says nothing about that.
     pub cors: Option<Cors>,
+    /// What it says itself of answers to clients that are over a limit, over what the policy says for all.
+    pub limited: OwnAnswer,
+    /// The same where there is no capacity.
+    pub overloaded: OwnAnswer,
     /// The largest request body, 413 above it; `None` for no limit.
     pub body_limit: Option<Bytes>,
     /// The origin's deadlines with this route's own put over them.

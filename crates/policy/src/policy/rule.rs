@@ -5,6 +5,7 @@ use std::time::Duration;
 use http::{HeaderName, Method};
 
 use super::condition::Condition;
+use super::response::OwnAnswer;
 use super::statuses::StatusSet;
 use super::store::Shared;
 use crate::client::key::{KeyPart, KeySpec};
@@ -52,6 +53,8 @@ pub struct Rule {
     pub exempt: Vec<Condition>,
     /// Other numbers for some requests; the first whose condition holds.
     pub tiers: Vec<Tier>,
+    /// What it says itself of the answer to requests that it refuses, over what their route says.
+    pub response: OwnAnswer,
     /// What follows when the request does not fit.
     pub action: OnLimit,
     /// The store through which gates share it; `None`: each gate counts for itself.
@@ -82,6 +85,7 @@ impl Rule {
             enforced: Share::ALL,
             exempt: Vec::new(),
             tiers: Vec::new(),
+            response: OwnAnswer::default(),
             action: OnLimit::Reject,
             shared: None,
         }

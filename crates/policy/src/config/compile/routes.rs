@@ -12,6 +12,7 @@ use super::limits::Limits;
 use super::matches::{self, Taken};
 use super::origins::Origins;
 use super::own_fields::is_of_the_connection;
+use super::responses;
 use crate::config::fault::{Code, Diagnostic, Faults};
 use crate::config::limit_text::LimitText;
 use crate::config::quoted::quoted;
@@ -73,6 +74,9 @@ pub fn routes(
         let (request_headers, request_tree) = edits(&at.value.request_headers, context.faults);
         let (response_headers, response_tree) = edits(&at.value.response_headers, context.faults);
         let cors = cors(&at.value.cors, &response_headers, context.faults);
+        let own = at.value.responses.value().cloned().unwrap_or_default();
+        let limited = responses::refusal(&own.limited, context);
+        let overloaded = responses::refusal(&own.overloaded, context);
         let (action, above) = action.unwrap_or_else(|| (stand_in(), defaults.timeouts));
         let found = found.unwrap_or_default();
         let alternatives = found.iter().map(|found| found.at).collect();
@@ -85,6 +89,8 @@ pub fn routes(
             request_headers,
             response_headers,
             cors,
+            limited,
+            overloaded,
             body_limit: at.value.body_limit.value().map_or(defaults.body_limit, |limit| limit.0),
             timeouts: over(&at.value.timeouts, &above),
         };

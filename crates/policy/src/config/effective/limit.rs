@@ -2,6 +2,7 @@
 
 use http::Method;
 
+use super::answer::own_answer;
 use super::words::{key, word};
 use crate::client::key::{KeyPart, KeySpec};
 use crate::config::day::Day;
@@ -40,6 +41,10 @@ pub fn limit(rule: &Rule, policy: &Policy) -> Tree {
         tree.push(("tiers", Tree::List(rule.tiers.iter().map(|one| tier(one, rule, policy)).collect())));
     }
     tree.push(("action", action(&rule.action)));
+    let response = own_answer(&rule.response);
+    if !response.is_empty() {
+        tree.push(("response", response));
+    }
     if let Some((shared, store)) = rule.shared.and_then(|shared| Some((shared, policy.store(shared.store)?))) {
         tree.push(("store", Tree::text(&store.name)));
         tree.push(("sharing", word(&shared.sharing)));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::{HeaderName, Method};
 
-use super::Inflight;
+use super::{Inflight, RouteResponses};
 use crate::config::limit_text::LimitText;
 use crate::config::pattern::{ExactPath, ExactText, Expression, HostPattern, IgnoreWord, PathPattern, PrefixPath};
 use crate::config::scalar::Count;
@@ -41,6 +41,8 @@ section! {
         optional response_headers: HeaderEdits,
         /// Which pages of other sites may read the answers. Default: the gate says nothing about that, and preflights go to the origin.
         optional cors: Cors,
+        /// What refused clients get, over `responses` of the policy.
+        optional responses: RouteResponses,
         /// The largest request body, 413 above it; `none` switches the limit off. Default: that of `defaults`.
         optional body_limit: BodyLimit,
         /// How long to wait for the origin, over what it says itself.

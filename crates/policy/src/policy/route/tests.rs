@@ -42,6 +42,8 @@ fn route(matches: Vec<Match>) -> Route {
         request_headers: HeaderEdits::default(),
         response_headers: HeaderEdits::default(),
         cors: None,
+        limited: Default::default(),
+        overloaded: Default::default(),
         body_limit: None,
         timeouts: Timeouts::default(),
     }
