@@ -127,6 +127,9 @@ fn takes(path: &PathMatch, ignore: Ignore, asked: &str) -> bool {
         action: Action::Forward(0),
         request_headers: HeaderEdits::default(),
         response_headers: HeaderEdits::default(),
+        cors: None,
+        limited: Default::default(),
+        overloaded: Default::default(),
         body_limit: None,
         timeouts: Timeouts::default(),
     }]);

@@ -213,7 +213,10 @@ impl Decisions {
         let mut status = None;
         if let Verdict::Refused(refusal) = record.verdict {
             // the words of answers are those of the policy in force: another's may have been others
-            status = (!replaced).then(|| answer::refusal::meaning(refusal, &around.policy.responses).status.as_u16());
+            status = (!replaced).then(|| {
+                let own = answer::own::Own::of(refusal, Some(&record.decision(id)), around.policy);
+                answer::refusal::meaning(refusal, &own).status.as_u16()
+            });
             if record.retry_after > 0 {
                 sent.push(format!("Retry-After: {}", record.retry_after));
             }

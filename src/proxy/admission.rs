@@ -39,8 +39,8 @@ pub enum Next {
     Refuse(Refusal),
     /// Answer with this fault.
     Fault(Fault),
-    /// Answer with this redirect: its listener serves nothing itself.
-    Redirect(Answer),
+    /// Answer with this: a redirect, where the listener serves nothing itself, or what a preflight asks for.
+    Answer(Answer),
 }
 
 /// Takes what a judged request needs, waiting for it where limits and origin say so, and charges its limits. What it then holds is in
@@ -60,6 +60,9 @@ pub async fn admit(process: &Process, session: &mut Session, context: &mut Reque
     }
     if let Some(refusal) = context.refusal() {
         return Ok(Next::Refuse(refusal));
+    }
+    if let Some(answer) = judge::preflight(context, connection_info(session).map(AsRef::as_ref), session.req_header()) {
+        return Ok(Next::Answer(answer));
     }
     Ok(match context.route() {
         Some(route) if over_limit(session.req_header(), route) => Next::Fault(Fault::BodyTooLarge),
@@ -174,6 +177,9 @@ async fn take_place(
     now: Timestamp,
 ) -> Placed {
     let Evaluation { decision, door, .. } = evaluation;
+    if decision.answers_preflight {
+        return Placed::Yes { queued: false };
+    }
     let route = decision.route.and_then(|route| generation.engine().policy().routes.route(route));
     let Some(Action::Forward(index)) = route.map(|route| &route.action) else { return Placed::Yes { queued: false } };
     let Some(origin) = generation.origin(*index) else { return Placed::Yes { queued: false } };

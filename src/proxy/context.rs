@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
 
-use crate::answer::{self, Fault, Form};
+use crate::answer::{self, Fault, Form, RouteFields};
 use crate::engine::{Evaluation, Holds, Outcome, Refusal, Verdict};
 use crate::origins::door::OriginPlace;
 use crate::origins::origin::{Attempt, OriginState};
@@ -141,12 +141,22 @@ impl RequestContext {
         }
     }
 
-    /// What an answer of the gate to it is made from.
-    pub fn words(&self, form: Form) -> answer::Context<'_> {
+    /// What answers of its route tell, if a route took it.
+    pub fn fields(&self) -> Option<&RouteFields> {
+        self.generation.fields(self.evaluation.as_ref()?.decision.route?)
+    }
+
+    /// Returns whether its route says something to pages of other sites, by the `Origin` of the request.
+    pub fn reads_origin(&self) -> bool {
+        self.fields().is_some_and(|fields| fields.cors().is_some())
+    }
+
+    /// What an answer of the gate to it is made from. `origin`: its `Origin`, which is needed only where
+    /// [`RequestContext::reads_origin`].
+    pub fn words<'a>(&'a self, form: Form, origin: Option<&'a HeaderValue>) -> answer::Context<'a> {
         let policy = self.generation.engine().policy();
         let decision = self.evaluation.as_ref().map(|evaluation| &evaluation.decision);
-        let fields = decision.and_then(|decision| self.generation.fields(decision.route?));
-        answer::Context { policy, decision, fields, form, wall_unix_nanos: self.wall_nanos() }
+        answer::Context { policy, decision, fields: self.fields(), form, origin, wall_unix_nanos: self.wall_nanos() }
     }
 
     /// The wall clock for fields that name points in time, which only the legacy spelling does; zero otherwise.

@@ -7,6 +7,7 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::{Error, ErrorType};
 
 use super::context::RequestContext;
+use crate::answer::{RouteFields, cors};
 use crate::client::{Field, Proto, onward};
 use crate::edge::connection_info::ConnectionInfo;
 use crate::policy::HeaderEdits;
@@ -94,15 +95,22 @@ fn put_tags(upstream: &mut RequestHeader, context: &RequestContext) -> pingora::
     Ok(())
 }
 
-/// The answer as the client gets it: the operator's edits, then the rate-limit fields, which no edit can forge.
+/// The answer as the client gets it: the operator's edits, then the fields of `cors:` and of limits, which no edit can forge. `asked`: the
+/// fields of the request.
 ///
 /// # Errors
 /// As for [`towards_origin`].
-pub fn towards_client(answer: &mut ResponseHeader, context: &RequestContext) -> pingora::Result<()> {
+pub fn towards_client(answer: &mut ResponseHeader, asked: &HeaderMap, context: &RequestContext) -> pingora::Result<()> {
     if let Some(route) = context.route()
         && !route.response_headers.is_empty()
     {
         apply(&route.response_headers, context, answer)?;
+    }
+    if let Some(fields) = context.fields().and_then(RouteFields::cors) {
+        for name in &cors::OWN {
+            answer.remove_header(name);
+        }
+        fields.on_answer(cors::origin(asked), |name, value| answer.append_header(name, value).map(drop))?;
     }
     rate_limit_fields(answer, context)
 }

@@ -41,7 +41,7 @@ impl Events {
     /// Counts and logs a refused head, and answers it.
     fn answer(&self, fault: HeadFault, form: Form, glimpse: &Glimpse<'_>) -> Answer {
         let context = self.context();
-        let answer = answer::fault(fault.into(), &context.words(form));
+        let answer = answer::fault(fault.into(), &context.words(form, None));
         self.done(&context, fault, glimpse, answer.body.len() as u64);
         answer
     }

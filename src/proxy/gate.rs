@@ -74,7 +74,7 @@ impl ProxyHttp for Gate {
     async fn request_filter(&self, session: &mut Session, slot: &mut Slot) -> pingora::Result<bool> {
         let context = slot.context(self);
         let next = match judge::in_session(&self.process, session, context)? {
-            Some(answer) => Next::Redirect(answer),
+            Some(answer) => Next::Answer(answer),
             None => admission::admit(&self.process, session, context).await?,
         };
         if self.process.draining() {
@@ -91,7 +91,7 @@ impl ProxyHttp for Gate {
                 context.fault = Some(fault);
                 reply::fault(session, context, fault).await?;
             }
-            Next::Redirect(answer) => reply::send(session, answer).await?,
+            Next::Answer(answer) => reply::send(session, answer).await?,
         }
         Ok(true)
     }

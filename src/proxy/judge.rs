@@ -12,7 +12,7 @@ use super::downstream::connection_info;
 use super::observe::{self, Ended};
 use super::request_view::{EdgeHead, RequestHead, RequestView, peer_of};
 use super::{redirect, serialize, settled, shared_limits};
-use crate::answer::{self, Answer, Form};
+use crate::answer::{self, Answer};
 use crate::client::{ClientNetwork, Source};
 use crate::edge::common::HeadVerdict;
 use crate::edge::connection_info::ConnectionInfo;
@@ -32,10 +32,18 @@ pub fn at_edge(process: &Process, info: &ConnectionInfo, head: &Head, bytes: &[u
     let Ok(redirected) = judge(process, Some(info), &mut head, &mut context) else { return HeadVerdict::Forward(None) };
     let answer = match (redirected, context.refusal()) {
         (Some(answer), _) => answer,
-        (None, None) => return HeadVerdict::Forward(Some(Box::new(context))),
+        (None, None) => {
+            // one that some limit counts is charged in its session
+            let free = context.evaluation.as_ref().is_some_and(Evaluation::is_free);
+            let Some(answer) = preflight(&context, Some(info), &head).filter(|_| free) else {
+                return HeadVerdict::Forward(Some(Box::new(context)));
+            };
+            conclude(process, &context, Some(info), &head, (None, None));
+            answer
+        }
         (None, Some(refusal)) => {
             conclude(process, &context, Some(info), &head, (None, None));
-            refuse(&context, refusal, head.form())
+            refuse(&context, refusal, &head)
         }
     };
     let stay = stay && !process.draining() && !context.closes();
@@ -140,7 +148,15 @@ pub fn conclude(
 }
 
 /// Puts a refusal into words, and counts it for the list of clients that are refused most.
-pub fn refuse(context: &RequestContext, refusal: Refusal, form: Form) -> Answer {
+pub fn refuse(context: &RequestContext, refusal: Refusal, head: &impl RequestHead) -> Answer {
     context.note_refusal();
-    answer::refuse(refusal, &context.words(form))
+    let origin = if context.reads_origin() { head.origin() } else { None };
+    answer::refuse(refusal, &context.words(head.form(), origin.as_ref()))
+}
+
+/// Answers an admitted preflight that its route answers itself; `None` for any other request.
+pub fn preflight(context: &RequestContext, info: Option<&ConnectionInfo>, head: &impl RequestHead) -> Option<Answer> {
+    context.evaluation.as_ref().filter(|evaluation| evaluation.decision.answers_preflight)?;
+    let view = RequestView::of(info, head);
+    Some(answer::preflight(context.fields()?.cors()?, &view.request().preflight()?))
 }

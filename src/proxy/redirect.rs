@@ -24,5 +24,8 @@ pub fn answer(
     if request.path.starts_with(CHALLENGES) && routes.find(request).is_ok_and(|found| found.is_some()) {
         return None;
     }
-    Some(answer::to_https(request, redirect.port).unwrap_or_else(|fault| answer::fault(fault, &context.words(form()))))
+    Some(
+        answer::to_https(request, redirect.port)
+            .unwrap_or_else(|fault| answer::fault(fault, &context.words(form(), None))),
+    )
 }

@@ -11,7 +11,7 @@ use super::context::RequestContext;
 use super::downstream::{edge_stream, leave};
 use super::judge;
 use super::request_view::RequestHead as _;
-use crate::answer::{self, Answer, Fault};
+use crate::answer::{self, Answer, Fault, cors};
 use crate::engine::Refusal;
 use crate::policy::Action;
 use crate::system::clock::Clock;
@@ -31,7 +31,7 @@ pub async fn refusal(session: &mut Session, context: &RequestContext, refusal: R
     if let Some(stream) = edge_stream(session) {
         stream.note_refusal();
     }
-    let answer = judge::refuse(context, refusal, session.req_header().form());
+    let answer = judge::refuse(context, refusal, session.req_header());
     send(session, answer).await
 }
 
@@ -40,7 +40,8 @@ pub async fn refusal(session: &mut Session, context: &RequestContext, refusal: R
 /// # Errors
 /// The client is gone.
 pub async fn fault(session: &mut Session, context: &RequestContext, fault: Fault) -> pingora::Result<()> {
-    let answer = answer::fault(fault, &context.words(session.req_header().form()));
+    let head = session.req_header();
+    let answer = answer::fault(fault, &context.words(head.form(), cors::origin(&head.headers)));
     send(session, answer).await
 }
 
@@ -61,7 +62,7 @@ pub async fn fixed(session: &mut Session, context: &mut RequestContext, clock: &
     if !bodiless {
         head.insert_header(header::CONTENT_LENGTH, fixed.body.len())?;
     }
-    super::edits::towards_client(&mut head, context)?;
+    super::edits::towards_client(&mut head, &session.req_header().headers, context)?;
     let body =
         if bodiless || session.req_header().method == http::Method::HEAD { Bytes::new() } else { fixed.body.clone() };
     context.settle(fixed.status, &fixed.headers, clock);

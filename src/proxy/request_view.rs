@@ -6,9 +6,9 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use memchr::{memchr, memchr_iter};
 use pingora::http::RequestHeader;
 
-use crate::answer::Form;
+use crate::answer::{Form, cors};
 use crate::edge::connection_info::ConnectionInfo;
-use crate::request::{Peer, Request};
+use crate::request::{NOT_OF_PREFLIGHTS, PREFLIGHT_FIELDS, Peer, Request};
 use tidegate_http::authority::canonical_host;
 use tidegate_http::head::Head;
 
@@ -26,6 +26,8 @@ pub trait RequestHead {
     fn fields(&self) -> &HeaderMap;
     /// How the client wants an answer of the gate.
     fn form(&self) -> Form;
+    /// The `Origin` field; `None` if there is none, or several.
+    fn origin(&self) -> Option<HeaderValue>;
     /// Replaces all lines of a field by one; `written` is the spelling of its name on the wire.
     ///
     /// # Errors
@@ -61,6 +63,10 @@ impl RequestHead for RequestHeader {
         Form::of(&self.method, &self.headers)
     }
 
+    fn origin(&self) -> Option<HeaderValue> {
+        cors::origin(&self.headers).cloned()
+    }
+
     fn put(&mut self, name: HeaderName, written: Option<&'static str>, line: HeaderValue) -> pingora::Result<()> {
         match written {
             Some(written) => self.insert_header(written, line),
@@ -84,7 +90,7 @@ pub struct EdgeHead<'a> {
 }
 
 impl<'a> EdgeHead<'a> {
-    /// Reads the request line and the fields of these names from the head at the front of `bytes`.
+    /// Reads the request line and the fields of these names, and of `OPTIONS` those that a preflight is known by, from the head at the front of `bytes`.
     pub fn read(head: &'a Head, bytes: &'a [u8], names: &[HeaderName]) -> Option<EdgeHead<'a>> {
         let method = Method::from_bytes(bytes.get(head.method.clone())?).ok()?;
         let target = match &head.canonical_target {
@@ -92,7 +98,15 @@ impl<'a> EdgeHead<'a> {
             None => std::str::from_utf8(bytes.get(head.target.clone())?).ok()?,
         };
         let (path, query) = target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
-        Some(EdgeHead { head, bytes, method, path, query, fields: fields(head, bytes, names) })
+        let fields = if method == Method::OPTIONS {
+            let of_body = [header::CONTENT_LENGTH];
+            let more =
+                PREFLIGHT_FIELDS.iter().chain(&NOT_OF_PREFLIGHTS).chain(&of_body).filter(|name| !names.contains(name));
+            fields(head, bytes, &names.iter().chain(more).cloned().collect::<Vec<_>>())
+        } else {
+            fields(head, bytes, names)
+        };
+        Some(EdgeHead { head, bytes, method, path, query, fields })
     }
 }
 
@@ -119,6 +133,10 @@ impl RequestHead for EdgeHead<'_> {
 
     fn form(&self) -> Form {
         Form::of(&self.method, &fields(self.head, self.bytes, &[header::ACCEPT, header::CONTENT_TYPE]))
+    }
+
+    fn origin(&self) -> Option<HeaderValue> {
+        cors::origin(&fields(self.head, self.bytes, &[header::ORIGIN])).cloned()
     }
 
     fn put(&mut self, name: HeaderName, _written: Option<&'static str>, line: HeaderValue) -> pingora::Result<()> {

@@ -64,7 +64,7 @@ pub async fn head(
         upstream.remove_header(&header::TRANSFER_ENCODING);
         session.set_keepalive(None);
     }
-    edits::towards_client(upstream, context)
+    edits::towards_client(upstream, &session.req_header().headers, context)
 }
 
 /// Counts a piece of the answer's body. Returns how long to hold it back.

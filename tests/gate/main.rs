@@ -37,6 +37,7 @@ mod cluster_shards;
 mod cluster_wire;
 mod connection_caps;
 mod connection_words;
+mod cross_origin;
 mod descriptors;
 mod edits;
 #[cfg(feature = "store")]
@@ -68,6 +69,7 @@ mod one_judgement;
 mod origin_answers;
 mod origins_tls;
 mod overload;
+mod own_answers;
 mod own_limit;
 mod page;
 mod passing;

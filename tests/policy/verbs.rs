@@ -185,7 +185,9 @@ fn show_prints_the_whole_or_a_part_as_yaml_or_json() {
     let login = tidegate(&["show", "-c", complete, "limits.login"]);
     assert_eq!(login.status.code(), Some(0));
     let expected = "type: rate\nkey:\n  - client_ip\nrate: 5/m\nburst: 5\nmemory: 4MiB\ncost: 1\n\
-                    count: \"responses 401,403\"\nmode: enforce\nenforce: 100%\naction: close\nrenamed_from: logins\n";
+                    count: \"responses 401,403\"\npreflights: count\nmode: enforce\nenforce: 100%\naction: close\n\
+                    response:\n  status: 429\n  format: html\n  headers:\n    x-help:\n      - https://shop.example.com/locked-out\n\
+                    renamed_from: logins\n";
     assert_eq!(out(&login), expected);
     let json = tidegate(&["show", "-c", complete, "routes.shop.limits", "--format", "json"]);
     assert_eq!(

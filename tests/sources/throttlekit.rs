@@ -341,6 +341,7 @@ pub fn t12_fields_tell_a_delay_or_an_epoch_and_never_come_back_now() {
             decision: Some(&refused),
             fields: Some(&fields),
             form: Form::UNKNOWN,
+            origin: None,
             wall_unix_nanos: 0,
         };
         let answer = lines(&refuse(Refusal::Limit, &context).headers);

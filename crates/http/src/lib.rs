@@ -13,6 +13,7 @@
 //! | [`glimpse`] | the parts of a refused head that the log may show |
 //! | [`hearsay`] | fields that say who the client is |
 //! | [`proxy_protocol`] | the header of a proxy below HTTP |
+//! | [`web_origin`] | the `Origin` of a page |
 //! | [`fault`] | the faults, with their words |
 
 #![forbid(unsafe_code)]
@@ -41,3 +42,4 @@ pub mod hearsay;
 pub mod path;
 pub mod proxy_protocol;
 pub mod query;
+pub mod web_origin;

@@ -98,6 +98,8 @@ pub enum What<'s> {
     Admitted,
     /// It is admitted, and its body is larger than its route takes.
     BodyTooLarge,
+    /// It is admitted, and the gate answers it itself, as it is a CORS preflight.
+    Preflight,
     /// The answer begins, with this status and these fields.
     Answered(StatusCode, &'s HeaderMap),
 }
@@ -327,6 +329,7 @@ impl<'r, T> OfflineGate<'r, T> {
     #[inline]
     fn find_place(&mut self, exchange: &mut Exchange<'r, T>, report: &mut impl FnMut(Step<'_, T>)) -> Next {
         let asked = match exchange.course {
+            _ if exchange.evaluation.decision.answers_preflight => Asked::Uncapped,
             Course::Known { place: PlaceAt::Found, .. } => Asked::Uncapped,
             Course::Known { place: PlaceAt::NotFound, .. } => Asked::Full,
             Course::Known { .. } | Course::Played { .. } => match self.route(exchange).map(|route| &route.action) {
@@ -368,6 +371,10 @@ impl<'r, T> OfflineGate<'r, T> {
             return Next::Over;
         }
         report(self.step(exchange, What::Admitted));
+        if exchange.evaluation.decision.answers_preflight {
+            report(self.step(exchange, What::Preflight));
+            return Next::Over;
+        }
         match exchange.course {
             Course::Known { takes, .. } => {
                 let holds_nothing = exchange.holds.is_empty() && exchange.place.is_none();

@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 
+use crate::answer::own::Own;
 use crate::answer::{Told, refusal};
 use crate::cli::exit;
 use crate::cli::global::Global;
@@ -174,7 +175,10 @@ fn told(engine: &Engine, evaluation: &Evaluation, request: &Request<'_>, book: &
     // beside an origin's answer that says nothing of limits itself
     let told = Told::of(&evaluation.decision, policy, (StatusCode::OK, &HeaderMap::new()), 0);
     let status = match evaluation.decision.verdict {
-        Verdict::Refused(why) => Some(refusal::meaning(why, &policy.responses).status.as_u16()),
+        Verdict::Refused(why) => {
+            let own = Own::of(why, Some(&evaluation.decision), policy);
+            Some(refusal::meaning(why, &own).status.as_u16())
+        }
         Verdict::Admitted => None,
     };
     let answered = Answered { status, retry_after: told.retry_after, sent: told.lines };

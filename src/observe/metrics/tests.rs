@@ -80,6 +80,9 @@ fn route(name: &str, rules: Vec<usize>) -> Route {
         },
         request_headers: HeaderEdits::default(),
         response_headers: HeaderEdits::default(),
+        cors: None,
+        limited: Default::default(),
+        overloaded: Default::default(),
         body_limit: None,
         timeouts: Timeouts::default(),
     }
@@ -167,7 +170,18 @@ fn decide(engine: &Engine, peer: &str, forwarded: Option<&str>, number: u64) -> 
 fn decision(route: Option<usize>, verdict: Verdict, readings: &[Reading]) -> Decision {
     let readings: Readings = readings.iter().copied().collect();
     let at = Timestamp::ZERO;
-    Decision { id: DecisionId(0), at, dice: 0, client: None, route, readings, delay_nanos: 0, no_place: None, verdict }
+    Decision {
+        id: DecisionId(0),
+        at,
+        dice: 0,
+        client: None,
+        route,
+        answers_preflight: false,
+        readings,
+        delay_nanos: 0,
+        no_place: None,
+        verdict,
+    }
 }
 
 #[test]

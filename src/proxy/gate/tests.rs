@@ -93,6 +93,9 @@ fn policy(rules: Vec<Rule>, action: Action, origins: Vec<Arc<Origin>>) -> Policy
         action,
         request_headers: HeaderEdits::default(),
         response_headers: HeaderEdits::default(),
+        cors: None,
+        limited: Default::default(),
+        overloaded: Default::default(),
         body_limit: None,
         timeouts: Timeouts::default(),
     };

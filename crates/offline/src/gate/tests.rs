@@ -29,6 +29,7 @@ fn played(policy: Policy, requests: &[(u64, Course<'static>)]) -> Vec<String> {
     let mut report = |step: Step<'_, usize>| {
         let at = (step.at.nanos() - begins) as f64 / SECOND as f64;
         let what = match step.what {
+            What::Preflight => "preflight".to_owned(),
             What::Refused => format!("{:?}", step.evaluation.decision.verdict),
             what => format!("{what:?}"),
         };

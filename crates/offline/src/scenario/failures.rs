@@ -38,7 +38,7 @@ fn explained(seen: &Seen<'_>, evaluation: &Evaluation) -> Option<Explanation> {
     let route = decision.route.and_then(|route| policy.routes.route(route));
     let now = seen.answered.nanos();
     let beside = route.filter(|_| passed).map_or_else(HeaderMap::new, |route| {
-        text::fields(seen.messages.reply(), status, (decision, route), None, policy, now)
+        text::fields(seen.messages.reply(), status, (decision, route), None, &HeaderMap::new(), policy, now)
     });
     let Told { retry_after, lines } = Told::of(decision, policy, (status, &beside), now);
     let answered =

@@ -9,12 +9,13 @@ use super::message::Messages;
 use super::outcome::Outcome;
 use super::seen::Seen;
 use super::{case_policy, clock, text};
-use crate::answer::{self, Answer, Context, Fault, Form, RouteFields};
+use crate::answer::{self, Answer, Context, Fault, Form, RouteFields, cors};
 use crate::config::case::Case;
 use crate::engine::{Arrival, DecisionId, Engine, Evaluation, Verdict};
 use crate::explain::Book;
 use crate::gate::{Course, OfflineGate, Step, Submission, What};
 use crate::policy::Policy;
+use crate::request::Request;
 use crate::units::{Dice, Timestamp};
 
 /// Where the dice begin: anywhere, and always there.
@@ -145,13 +146,27 @@ impl Observer<'_> {
                 let answer = self.context(step, |context| answer::fault(fault, context));
                 self.see_own_answer(step, &answer, Some(fault));
             }
+            What::Preflight => {
+                let Some(messages) = self.messages.get(step.of.step) else { return };
+                let head = messages.head(step.of.nth);
+                let request = messages.request(step.of.nth, &head);
+                let fields = step.evaluation.decision.route.and_then(|route| self.fields.get(route));
+                let asked = request.as_ref().and_then(Request::preflight);
+                let answer =
+                    fields.and_then(RouteFields::cors).zip(asked).map(|(cors, asked)| answer::preflight(cors, &asked));
+                if let Some(answer) = answer {
+                    self.see_own_answer(step, &answer, None);
+                }
+            }
             What::Answered(status, headers) => {
-                let (policy, decision) = (step.engine.policy(), &step.evaluation.decision);
+                let (policy, decision, none) = (step.engine.policy(), &step.evaluation.decision, HeaderMap::new());
                 let route =
                     decision.route.and_then(|index| Some((policy.routes.route(index)?, self.fields.get(index))));
                 let headers = match route.filter(|_| self.wants_headers(step.of)) {
                     Some((route, own)) => {
-                        text::fields(headers, status, (decision, route), own, policy, step.at.nanos())
+                        let head = self.messages.get(step.of.step).map(|messages| messages.head(step.of.nth));
+                        let asked = head.as_ref().map_or(&none, |head| head.headers());
+                        text::fields(headers, status, (decision, route), own, asked, policy, step.at.nanos())
                     }
                     None => HeaderMap::new(),
                 };
@@ -183,6 +198,7 @@ impl Observer<'_> {
             decision: Some(decision),
             fields: decision.route.and_then(|route| self.fields.get(route)),
             form: Form::of(method, head.as_ref().map_or(&none, |head| head.headers())),
+            origin: cors::origin(head.as_ref().map_or(&none, |head| head.headers())),
             wall_unix_nanos: step.at.nanos(),
         })
     }

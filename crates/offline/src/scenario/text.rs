@@ -1,23 +1,34 @@
-//! The answer that a client gets: the origin's fields after the operator's edits, and what is told of limits.
+//! The answer that a client gets: the origin's fields after the operator's edits, and what is told of limits
+//! and to pages of other sites.
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
-use crate::answer::RouteFields;
+use crate::answer::{RouteFields, cors};
 use crate::engine::Decision;
 use crate::policy::edit::Placeholder;
 use crate::policy::{HeaderEdits, Policy, Route, Template};
 
-/// The fields of an answer that passes, as the client gets them. `unix_nanos` is the time of the case.
+/// The fields of an answer that passes, as the client gets them. `asked`: the fields of the request. `unix_nanos` is the
+/// time of the case.
 pub fn fields(
     headers: &HeaderMap,
     status: StatusCode,
     (decision, route): (&Decision, &Route),
     own: Option<&RouteFields>,
+    asked: &HeaderMap,
     policy: &Policy,
     unix_nanos: u64,
 ) -> HeaderMap {
     let mut fields = headers.clone();
     edit(&mut fields, &route.response_headers, decision, route);
+    if let Some(own) = own.and_then(RouteFields::cors) {
+        cors::OWN.iter().for_each(|name| _ = fields.remove(name));
+        let add = |name, value| {
+            fields.append(name, value);
+            Ok(())
+        };
+        let _: Result<(), std::convert::Infallible> = own.on_answer(cors::origin(asked), add);
+    }
     if let Some(own) = own
         && !decision.readings.is_empty()
     {

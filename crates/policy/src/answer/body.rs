@@ -1,7 +1,8 @@
 //! The form of an answer's body: `application/problem+json`, a small page, gRPC's none.
 //!
-//! The form is chosen from the request's head by content negotiation (RFC 9110 §12.5.1) between exactly two types. What
-//! is written into a body is our own text, numbers and the operator's names, never anything of the request's.
+//! The form is chosen from the request's head by content negotiation (RFC 9110 §12.5.1) between the two types that the gate writes
+//! and those of the operator's own bodies. What is written into a body is our own text, numbers and the operator's names, never
+//! anything of the request's.
 
 use std::iter;
 
@@ -9,15 +10,29 @@ use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, Method};
 
 use super::json;
+use super::page;
 use super::refusal::Meaning;
 use crate::engine::DecisionId;
 use crate::policy::BodyFormat;
+use crate::policy::body::{Bodies, BodyMedia, BodyText};
 
 /// How a client wants to be answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Form {
-    media: Media,
+    grpc: bool,
     head: bool,
+    wants: Wants,
+}
+
+/// How much a client wants each type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Wants {
+    /// Whether it says anything about that.
+    named: bool,
+    html: Preference,
+    problem: Preference,
+    json: Preference,
+    text: Preference,
 }
 
 /// The kinds of body.
@@ -27,39 +42,37 @@ pub enum Media {
     Problem,
     /// A page for people.
     Html,
+    /// `application/json`, which only the operator writes.
+    Json,
+    /// `text/plain`, which only the operator writes.
+    Text,
     /// No body: the status stands in a header, which gRPC calls trailers-only.
     Grpc,
 }
 
 impl Form {
     /// For a request whose head could not be read.
-    pub const UNKNOWN: Form = Form { media: Media::Problem, head: false };
+    pub const UNKNOWN: Form = Form { grpc: false, head: false, wants: Wants::NOTHING };
 
-    /// For a request with this head. `format` decides between problem and page if it is not [`BodyFormat::Auto`].
+    /// For a request with this head.
     pub fn of(method: &Method, headers: &HeaderMap) -> Form {
-        let media = if is_grpc(headers) {
-            Media::Grpc
-        } else if prefers_html(headers) {
-            Media::Html
-        } else {
-            Media::Problem
-        };
-        Form { media, head: method == Method::HEAD }
+        let grpc = is_grpc(headers);
+        let wants = if grpc { Wants::NOTHING } else { Wants::of(headers) };
+        Form { grpc, head: method == Method::HEAD, wants }
     }
 
-    /// The same with the operator's word put over `Accept`; a gRPC client understands nothing else.
-    pub fn with(self, format: BodyFormat) -> Form {
-        let media = match (self.media, format) {
-            (Media::Grpc, _) | (_, BodyFormat::Auto) => self.media,
-            (_, BodyFormat::Json) => Media::Problem,
-            (_, BodyFormat::Html) => Media::Html,
-        };
-        Form { media, ..self }
-    }
-
-    /// The kind of body.
-    pub fn media(self) -> Media {
-        self.media
+    /// The kind of body, of the gate's own and those that the operator wrote in their place. A word of the operator's goes before
+    /// `Accept`; a gRPC client understands nothing else.
+    pub fn media(self, format: BodyFormat, own: Option<&Bodies>) -> Media {
+        let has = |media| own.is_some_and(|own| own.get(media).is_some());
+        let json_only = has(BodyMedia::Json) && !has(BodyMedia::Problem);
+        match format {
+            _ if self.grpc => Media::Grpc,
+            BodyFormat::Html => Media::Html,
+            BodyFormat::Json if json_only => Media::Json,
+            BodyFormat::Json => Media::Problem,
+            BodyFormat::Auto => self.wants.best(has(BodyMedia::Json), json_only, has(BodyMedia::Text)),
+        }
     }
 
     /// Whether the request is a `HEAD`, whose answer has all of its fields and no body.
@@ -68,12 +81,67 @@ impl Form {
     }
 }
 
+impl Wants {
+    const NOTHING: Wants = Wants { named: false, html: UNWANTED, problem: UNWANTED, json: UNWANTED, text: UNWANTED };
+
+    fn of(headers: &HeaderMap) -> Wants {
+        let mut wants = Wants::NOTHING;
+        let ranges = headers.get_all(ACCEPT).into_iter().flat_map(|line| split_outside_quotes(line.as_bytes(), b','));
+        for range in ranges.take(MOST_RANGES) {
+            wants.named |= !range.trim_ascii().is_empty();
+            let Some((name, weight)) = media_range(range) else { continue };
+            consider(&mut wants.problem, name, weight, "application/problem+json", "application/*");
+            consider(&mut wants.json, name, weight, "application/json", "application/*");
+            consider(&mut wants.html, name, weight, "text/html", "text/*");
+            consider(&mut wants.text, name, weight, "text/plain", "text/*");
+        }
+        wants
+    }
+
+    /// The type that is wanted most; of equal ones that for programs, which ask for nothing in particular. Who accepts none gets the
+    /// page.
+    fn best(&self, json: bool, json_only: bool, text: bool) -> Media {
+        let first = if json_only { Media::Json } else { Media::Problem };
+        if !self.named {
+            return first;
+        }
+        // a client of JSON reads problem+json as well, where there is nothing else for it
+        let exact = |wanted: Preference| (wanted.1, wanted.0);
+        let either = if exact(self.json) > exact(self.problem) { self.json } else { self.problem };
+        let problem = (Media::Problem, if json { self.problem } else { either });
+        let json = (Media::Json, if json { self.json } else { UNWANTED });
+        let text = (Media::Text, if text { self.text } else { UNWANTED });
+        let order = if json_only { [json, problem] } else { [problem, json] };
+        let (mut best, mut most) = (Media::Html, UNWANTED);
+        // an equal weight is decided by the one that was named more exactly: `text/html, */*`
+        for (media, wanted) in order.into_iter().chain([(Media::Html, self.html), text]) {
+            if wanted.0 > 0 && wanted > most {
+                (best, most) = (media, wanted);
+            }
+        }
+        best
+    }
+}
+
 impl Media {
+    /// The operator's own body of this kind.
+    pub fn written(self, own: Option<&Bodies>) -> Option<&BodyText> {
+        own?.get(match self {
+            Media::Problem => BodyMedia::Problem,
+            Media::Html => BodyMedia::Html,
+            Media::Json => BodyMedia::Json,
+            Media::Text => BodyMedia::Text,
+            Media::Grpc => return None,
+        })
+    }
+
     /// The value of `Content-Type`.
     pub fn content_type(self) -> &'static str {
         match self {
             Media::Problem => "application/problem+json",
             Media::Html => "text/html; charset=utf-8",
+            Media::Json => "application/json",
+            Media::Text => "text/plain; charset=utf-8",
             Media::Grpc => "application/grpc",
         }
     }
@@ -86,6 +154,8 @@ pub struct Content<'a> {
     pub meaning: &'a Meaning,
     /// What happened, in full.
     pub detail: &'a str,
+    /// When to come back, in seconds.
+    pub wait: Option<u64>,
     /// The request's identifier, if it has got that far.
     pub id: Option<DecisionId>,
     /// The names of the limits that were violated.
@@ -96,9 +166,10 @@ impl Content<'_> {
     /// The bytes for this kind of body.
     pub fn write(&self, media: Media) -> Vec<u8> {
         match media {
-            Media::Problem => self.problem(),
-            Media::Html => self.page(),
+            Media::Html => page::page(self.meaning, self.wait, self.id),
             Media::Grpc => Vec::new(),
+            // a kind that the operator did not write is never chosen
+            Media::Problem | Media::Json | Media::Text => self.problem(),
         }
     }
 
@@ -129,18 +200,6 @@ impl Content<'_> {
         out.extend_from_slice(b"}\n");
         out
     }
-
-    /// Nothing here needs escaping: phrase and detail are texts of the table with numbers in them, the id has 32
-    /// letters.
-    fn page(&self) -> Vec<u8> {
-        let (status, phrase, detail) = (self.meaning.status.as_u16(), self.meaning.phrase(), self.detail);
-        let id = self.id.map(|id| format!("<p><small>{id}</small></p>\n")).unwrap_or_default();
-        format!(
-            "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>{status} {phrase}</title>\n\
-             <h1>{status} {phrase}</h1>\n<p>{detail}</p>\n{id}</html>\n"
-        )
-        .into_bytes()
-    }
 }
 
 fn own(out: &mut Vec<u8>, text: &str) {
@@ -160,6 +219,8 @@ fn is_grpc(headers: &HeaderMap) -> bool {
 /// How much a client wants a type: the weight in thousandths, then how exactly it was named.
 type Preference = (u16, Exactness);
 
+const UNWANTED: Preference = (0, Exactness::Unnamed);
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 enum Exactness {
     #[default]
@@ -172,28 +233,10 @@ enum Exactness {
 /// How many ranges of `Accept` are looked at. Browsers send ten; a flood of refusals must not pay for a list of thousands.
 const MOST_RANGES: usize = 64;
 
-/// Whether a page is wanted more than a problem document. Programs, which ask for nothing in particular, get the
-/// document; so does whoever wants both equally. Who accepts neither gets the page.
-fn prefers_html(headers: &HeaderMap) -> bool {
-    let (mut html, mut problem) = (Preference::default(), Preference::default());
-    let mut named = false;
-    let ranges = headers.get_all(ACCEPT).into_iter().flat_map(|line| split_outside_quotes(line.as_bytes(), b','));
-    for range in ranges.take(MOST_RANGES) {
-        named |= !range.trim_ascii().is_empty();
-        let Some((name, weight)) = media_range(range) else { continue };
-        // a client of JSON reads problem+json as well
-        let exact = ["application/problem+json", "application/json"];
-        consider(&mut problem, name, weight, &exact, "application/*");
-        consider(&mut html, name, weight, &["text/html"], "text/*");
-    }
-    // an equal weight is decided by the one that was named more exactly: `text/html, */*`
-    named && (problem.0 == 0 || html > problem)
-}
-
 /// The most exact range that covers a type sets its weight (RFC 9110 §12.5.1); of equally exact ones the heaviest.
-fn consider(best: &mut Preference, range: &[u8], weight: u16, types: &[&str], family: &str) {
+fn consider(best: &mut Preference, range: &[u8], weight: u16, exact: &str, family: &str) {
     let is = |name: &str| range.eq_ignore_ascii_case(name.as_bytes());
-    let exactness = if types.iter().any(|name| is(name)) {
+    let exactness = if is(exact) {
         Exactness::Type
     } else if is(family) {
         Exactness::Family

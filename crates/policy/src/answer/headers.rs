@@ -19,6 +19,7 @@ use arrayvec::ArrayVec;
 use http::header::ACCESS_CONTROL_EXPOSE_HEADERS;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
+use super::cors::{CorsFields, told};
 use super::structured::{List, Unwritable};
 use crate::engine::{Decision, Outcome, Reading, Refusal, Verdict};
 use crate::policy::{FieldStyle, Mode, Policy, Report, Responses, Route};
@@ -38,6 +39,7 @@ pub struct RouteFields {
     style: FieldStyle,
     policy: PolicyLines,
     expose: bool,
+    cors: Option<CorsFields>,
 }
 
 impl RouteFields {
@@ -46,8 +48,15 @@ impl RouteFields {
         RouteFields {
             style: policy.responses.fields,
             policy: PolicyLines::new(policy, route),
-            expose: policy.responses.expose,
+            // `cors` exposes them itself, to the pages that it allows
+            expose: policy.responses.expose && route.cors.is_none(),
+            cors: CorsFields::new(policy, route),
         }
+    }
+
+    /// What answers tell about pages of other sites, if the route says something about that.
+    pub fn cors(&self) -> Option<&CorsFields> {
+        self.cors.as_ref()
     }
 
     /// What an answer of this route tells, to be added as further lines to those in `beside`: the origin's header
@@ -78,7 +87,7 @@ impl RouteFields {
         }
         let mut fields = self.tell(&readings, decision, policy, beside, wall_unix_nanos);
         if self.expose && !fields.is_empty() {
-            fields.push((ACCESS_CONTROL_EXPOSE_HEADERS, exposed(self.style)));
+            fields.push((ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(told(self.style))));
         }
         fields
     }
@@ -88,7 +97,7 @@ impl RouteFields {
         let readings = behind(refusal, decision, policy);
         let mut fields = self.tell(&readings, decision, policy, &HeaderMap::new(), wall_unix_nanos);
         if self.expose {
-            fields.push((ACCESS_CONTROL_EXPOSE_HEADERS, exposed(self.style)));
+            fields.push((ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(told(self.style))));
         }
         fields
     }
@@ -261,6 +270,11 @@ fn behind<'a>(refusal: Refusal, decision: &'a Decision, policy: &'a Policy) -> S
     lines
 }
 
+/// The position of the limit that a refusal for a limit is told to be due to first.
+pub fn first_violated(refusal: Refusal, decision: &Decision, policy: &Policy) -> Option<usize> {
+    behind(refusal, decision, policy).first().map(|line| line.reading.rule)
+}
+
 /// The names of the limits that a refusal for a limit is due to, in the order in which they are told.
 pub fn violated_names<'a>(
     refusal: Refusal,
@@ -315,16 +329,6 @@ fn single(names: &Names, lines: &[Line<'_>], beside: &HeaderMap, epoch_nanos: u6
     let reset = ceil_seconds(epoch_nanos.saturating_add(line.reset_nanos().unwrap_or(0)));
     let values = [line.promise.quota, line.remaining(), reset];
     fields.extend(names.iter().cloned().zip(values.map(HeaderValue::from)));
-}
-
-/// Names for scripts of other sites to see. One more line adds to the origin's list.
-fn exposed(style: FieldStyle) -> HeaderValue {
-    HeaderValue::from_static(match style {
-        FieldStyle::Draft => "RateLimit, RateLimit-Policy, Retry-After",
-        FieldStyle::Triple => "RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset, Retry-After",
-        FieldStyle::Legacy => "X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, Retry-After",
-        FieldStyle::Off => "Retry-After",
-    })
 }
 
 fn contains(line: &[u8], text: &[u8]) -> bool {

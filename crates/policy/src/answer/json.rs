@@ -7,8 +7,14 @@
 /// Appends `text` as a JSON string. Each run of bytes that is no UTF-8 becomes one U+FFFD; of more than `most` bytes
 /// the first are kept, up to a whole character, and `…` follows.
 pub fn text(out: &mut Vec<u8>, text: &[u8], most: usize) {
-    let kept = beginning(text, most);
     out.push(b'"');
+    inner(out, text, most);
+    out.push(b'"');
+}
+
+/// Appends what stands between the quotes of that string.
+pub fn inner(out: &mut Vec<u8>, text: &[u8], most: usize) {
+    let kept = beginning(text, most);
     if is_all_plain(kept) {
         out.extend_from_slice(kept);
     } else {
@@ -22,7 +28,6 @@ pub fn text(out: &mut Vec<u8>, text: &[u8], most: usize) {
     if kept.len() < text.len() {
         out.extend_from_slice("…".as_bytes());
     }
-    out.push(b'"');
 }
 
 /// Whether every byte does: nearly every text, and a line has thirty of them, so eight bytes are looked at together.

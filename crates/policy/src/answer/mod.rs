@@ -2,25 +2,31 @@
 //!
 //! * [`headers`]: the fields about limits on each answer, and the wait of a refused client. [`told`]: the same facts as lines for
 //!   people.
+//! * [`own`]: what the operator says of an answer; [`written`]: the bodies of his own; [`page`]: the page that people get otherwise.
 //! * [`refusal`]: the only table from reasons to statuses. [`body`]: the body in the form that the client accepts.
+//! * [`cors`]: what browsers are told about pages of other sites, and the answer to a preflight.
 //! * [`redirect`]: the answer that sends a client to TLS.
 //! * [`entry`]: the line of the access log.
 //! * [`structured`], [`json`]: write text into fields and lines so that it cannot break out.
 //!
-//! [`refuse`] and [`fault`] make the gate's own answers. To an origin's answer only [`headers::RouteFields::on_answer`] adds
+//! [`refuse`], [`fault`] and [`preflight`] make the gate's own answers. To an origin's answer only [`headers::RouteFields::on_answer`] adds
 //! something.
 
 pub mod body;
+pub mod cors;
 pub mod entry;
 pub mod headers;
 pub mod json;
+pub mod own;
+pub mod page;
 pub mod redirect;
 pub mod refusal;
 pub mod structured;
 pub mod told;
+pub mod written;
 
 use bytes::Bytes;
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, VARY};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 pub use body::Form;
@@ -31,9 +37,13 @@ pub use refusal::Fault;
 pub use told::Told;
 
 use crate::engine::{Decision, Refusal};
-use crate::policy::Policy;
+use crate::policy::{BodyFormat, Policy};
+use crate::request::Preflight;
 use body::{Content, Media};
+use cors::CorsFields;
+use own::Own;
 use refusal::{Meaning, ProxyError};
+use written::Values;
 
 /// An answer of ours, complete but for what belongs to the connection and the clock (`Connection`, `Date`).
 #[derive(Debug, Clone)]
@@ -57,6 +67,8 @@ pub struct Context<'a> {
     pub fields: Option<&'a RouteFields>,
     /// How the client wants to be answered.
     pub form: Form,
+    /// The `Origin` of the request; needed only where its route has `cors:`.
+    pub origin: Option<&'a HeaderValue>,
     /// Nanoseconds since 1970, for the legacy spelling of the limit fields only.
     pub wall_unix_nanos: u64,
 }
@@ -64,12 +76,11 @@ pub struct Context<'a> {
 /// The answer to a refused request.
 pub fn refuse(refusal: Refusal, context: &Context<'_>) -> Answer {
     let Context { policy, decision, .. } = *context;
-    let meaning = refusal::meaning(refusal, &policy.responses);
+    let own = Own::of(refusal, decision, policy);
+    let meaning = refusal::meaning(refusal, &own);
     let wait = decision.and_then(|decision| headers::retry_after_seconds(refusal, decision, policy));
     let violated = decision.map(|decision| headers::violated_names(refusal, decision, policy)).unwrap_or_default();
-    let limited = meaning.problem.is_of_a_limit();
-    let form = if limited { context.form.with(policy.responses.limited_format) } else { context.form };
-    let mut answer = answer(&meaning, wait, &violated, Context { form, ..*context });
+    let mut answer = answer(&meaning, wait, &violated, &own, context);
     if let (Some(fields), Some(decision)) = (context.fields, decision) {
         answer.headers.extend(fields.on_refusal(refusal, decision, policy, context.wall_unix_nanos));
     }
@@ -83,7 +94,7 @@ pub fn fault(fault: Fault, context: &Context<'_>) -> Answer {
     let dice = decision.map_or(0, |decision| decision.dice);
     let wait =
         (meaning.status == StatusCode::SERVICE_UNAVAILABLE).then(|| headers::soon_seconds(dice, &policy.responses));
-    let mut answer = answer(&meaning, wait, &[], *context);
+    let mut answer = answer(&meaning, wait, &[], &Own::default(), context);
     if fault == Fault::MethodNotAllowed {
         answer.headers.push((ALLOW, HeaderValue::from_static(FORWARDED_METHODS)));
     }
@@ -95,6 +106,11 @@ pub fn fault(fault: Fault, context: &Context<'_>) -> Answer {
     answer
 }
 
+/// The answer to a preflight on a route with `cors:`.
+pub fn preflight(cors: &CorsFields, asked: &Preflight<'_>) -> Answer {
+    Answer { status: StatusCode::NO_CONTENT, headers: cors.on_preflight(asked), body: Bytes::new() }
+}
+
 static DECISION: HeaderName = HeaderName::from_static("x-tidegate-decision");
 static PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 static GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
@@ -103,23 +119,31 @@ static GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 /// RFC 9110 §15.5.6 wants a list with every 405. Others than these are forwarded too.
 const FORWARDED_METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 
-fn answer(meaning: &Meaning, wait: Option<u64>, violated: &[&str], context: Context<'_>) -> Answer {
+fn answer(meaning: &Meaning, wait: Option<u64>, violated: &[&str], own: &Own<'_>, context: &Context<'_>) -> Answer {
     let responses = &context.policy.responses;
     let id = context.decision.map(|decision| decision.id);
     // gRPC reads a status of 200 as "look at grpc-status"; without one of those, it makes its own from ours
-    let (media, grpc) = match (context.form.media(), meaning.grpc) {
+    let (format, bodies) = (own.format(), own.bodies());
+    let (media, grpc) = match (context.form.media(format, bodies), meaning.grpc) {
         (Media::Grpc, Some(grpc)) => (Media::Grpc, Some(grpc)),
         (Media::Grpc, None) => (Media::Problem, None),
         (media, _) => (media, None),
     };
     let detail = detail(meaning, wait);
-    let body = Content { meaning, detail: &detail, id, violated }.write(media);
+    let body = match media.written(bodies) {
+        None => Content { meaning, detail: &detail, wait, id, violated }.write(media),
+        Some(body) => written::body(body, &values(meaning, (&detail, wait), violated, context)),
+    };
 
-    let mut headers = Vec::with_capacity(12);
+    let mut headers = Vec::with_capacity(16);
     headers.push((CONTENT_TYPE, HeaderValue::from_static(media.content_type())));
     headers.push((CONTENT_LENGTH, HeaderValue::from(body.len())));
     // not only where caches would be allowed to keep it: the next policy may answer otherwise
     headers.push((CACHE_CONTROL, HeaderValue::from_static("no-store")));
+    if format == BodyFormat::Auto && grpc.is_none() {
+        headers.push((VARY, HeaderValue::from_static("Accept")));
+    }
+    headers.extend(own.headers().iter().cloned());
     headers.extend(wait.map(|seconds| (RETRY_AFTER, HeaderValue::from(seconds))));
     if let Some(grpc) = grpc {
         headers.push((GRPC_STATUS.clone(), HeaderValue::from(u16::from(grpc))));
@@ -130,9 +154,37 @@ fn answer(meaning: &Meaning, wait: Option<u64>, violated: &[&str], context: Cont
     if let (Some(id), true) = (id, responses.decision_id) {
         headers.extend(HeaderValue::from_bytes(&id.text()).ok().map(|id| (DECISION.clone(), id)));
     }
+    if let Some(cors) = context.fields.and_then(RouteFields::cors) {
+        let add = |name, value| {
+            headers.push((name, value));
+            Ok(())
+        };
+        let _: Result<(), std::convert::Infallible> = cors.on_answer(context.origin, add);
+    }
     let status = if grpc.is_some() { StatusCode::OK } else { meaning.status };
     let body = if context.form.is_head() { Bytes::new() } else { Bytes::from(body) };
     Answer { status, headers, body }
+}
+
+/// What placeholders stand for in the operator's bodies.
+fn values<'a>(
+    meaning: &Meaning,
+    (detail, retry_after): (&'a str, Option<u64>),
+    violated: &[&'a str],
+    context: &Context<'a>,
+) -> Values<'a> {
+    let decision = context.decision;
+    let refusing = || decision?.violated().next().and_then(|reading| context.policy.rules.get(reading.rule));
+    let route = decision.and_then(|decision| context.policy.routes.route(decision.route?));
+    Values {
+        status: meaning.status.as_u16(),
+        title: meaning.phrase(),
+        detail,
+        retry_after,
+        limit: violated.first().copied().or_else(|| refusing().map(|rule| rule.name.as_str())),
+        id: decision.map(|decision| decision.id),
+        route: route.map(|route| route.name.as_str()),
+    }
 }
 
 /// What happened and when to come back. ASCII without `%`, so that it needs no encoding as a `grpc-message`.

@@ -10,8 +10,8 @@
 use http::StatusCode;
 use strum::{IntoStaticStr, VariantArray};
 
+use super::own::Own;
 use crate::engine::Refusal;
-use crate::policy::Responses;
 use tidegate_http::fault::{BodyFault, HeadFault};
 
 /// What the gate itself answers when a request or an origin's answer cannot be used.
@@ -189,28 +189,27 @@ impl From<BodyFault> for Fault {
 
 const UNREACHABLE: &str = "The server could not be reached.";
 
-/// What a refusal means to the client. Two of the statuses are the operator's.
-pub fn meaning(refusal: Refusal, responses: &Responses) -> Meaning {
+/// What a refusal means to the client. `own`: what the operator says of its answer, the status among it.
+pub fn meaning(refusal: Refusal, own: &Own<'_>) -> Meaning {
+    let busy = own.status().unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
     match refusal {
-        Refusal::Limit => over_quota(responses, "Too many requests."),
-        Refusal::Concurrency => over_quota(responses, "Too many requests at once."),
+        Refusal::Limit => over_quota(own, "Too many requests."),
+        Refusal::Concurrency => over_quota(own, "Too many requests at once."),
         // the client must learn that asking again is what keeps it out
         Refusal::Penalty => Meaning {
             problem: Problem::AbnormalUsage,
-            ..over_quota(responses, "Too many requests, and those that are refused count too.")
+            ..over_quota(own, "Too many requests, and those that are refused count too.")
         },
         // all exact counters are of the gate, a route or an origin, so they tell of capacity and not of the client; and who
         // is among the heaviest when there is too little for all has not broken any promise of its own
-        Refusal::Inflight | Refusal::FairShare | Refusal::Overload => Meaning {
-            problem: Problem::ReducedCapacity,
-            ..Meaning::origin(responses.overloaded_status, "proxy_internal_response", BUSY)
-        },
-        Refusal::OriginFull => Meaning {
-            problem: Problem::ReducedCapacity,
-            ..Meaning::origin(responses.overloaded_status, "connection_limit_reached", BUSY)
-        },
+        Refusal::Inflight | Refusal::FairShare | Refusal::Overload => {
+            Meaning { problem: Problem::ReducedCapacity, ..Meaning::origin(busy, "proxy_internal_response", BUSY) }
+        }
+        Refusal::OriginFull => {
+            Meaning { problem: Problem::ReducedCapacity, ..Meaning::origin(busy, "connection_limit_reached", BUSY) }
+        }
         // our fault, and nothing that the client did (no 429): who asks again soon may find the store back
-        Refusal::StoreSilent => Meaning::origin(responses.overloaded_status, "proxy_internal_error", BUSY),
+        Refusal::StoreSilent => Meaning::origin(busy, "proxy_internal_error", BUSY),
         // The request lacks a header, cookie or parameter that this service asks for. Not 401, which must say how to
         // authenticate, and not 403, which would say that sending it does not help. Which one it is stays inside: who
         // may come has been told.
@@ -253,10 +252,10 @@ pub fn meaning(refusal: Refusal, responses: &Responses) -> Meaning {
 const BUSY: &str = "The service is busy.";
 
 /// A limit of the client's own.
-fn over_quota(responses: &Responses, detail: &'static str) -> Meaning {
+fn over_quota(own: &Own<'_>, detail: &'static str) -> Meaning {
     Meaning {
         problem: Problem::QuotaExceeded,
-        ..Meaning::client(responses.limited_status, Some(grpc::RESOURCE_EXHAUSTED), detail)
+        ..Meaning::client(own.status().unwrap_or(StatusCode::TOO_MANY_REQUESTS), Some(grpc::RESOURCE_EXHAUSTED), detail)
     }
 }
 

@@ -38,6 +38,9 @@ pub fn policy_with(rules: Vec<Rule>, on_route: Vec<usize>, responses: Responses)
         action: Action::Forward(0),
         request_headers: HeaderEdits::default(),
         response_headers: HeaderEdits::default(),
+        cors: None,
+        limited: Default::default(),
+        overloaded: Default::default(),
         body_limit: None,
         timeouts: Timeouts::default(),
     };
@@ -72,6 +75,7 @@ pub fn decision(policy: &Policy, verdict: Verdict, readings: &[(Outcome, u32, Op
         dice: 0,
         client: None,
         route: Some(0),
+        answers_preflight: false,
         readings: readings.iter().enumerate().map(reading).collect(),
         delay_nanos: 0,
         no_place: None,

@@ -11,7 +11,8 @@ use super::sample::{SECOND, decision, lines, policy, rate};
 use super::sample_kinds::{fair_share, inflight, inflight_per_key, recent_average};
 use super::*;
 use crate::engine::{Outcome, Verdict};
-use crate::policy::{BodyFormat, FieldStyle, Responses};
+use crate::policy::body::{Bodies, BodyMedia, BodyText};
+use crate::policy::{BodyFormat, FieldStyle, OwnAnswer, Responses};
 
 /// A gate with one violated limit, one admitting one and a full cap.
 struct Gate {
@@ -35,7 +36,7 @@ impl Gate {
 
     fn context(&self, form: Form) -> Context<'_> {
         let Gate { policy, decision, fields } = self;
-        Context { policy, decision: Some(decision), fields: Some(fields), form, wall_unix_nanos: 0 }
+        Context { policy, decision: Some(decision), fields: Some(fields), form, origin: None, wall_unix_nanos: 0 }
     }
 
     fn refuse(&self, refusal: Refusal) -> Answer {
@@ -74,6 +75,7 @@ fn a_client_over_its_limit_learns_why_and_for_how_long() {
             "content-type: application/problem+json",
             &format!("content-length: {}", answer.body.len()),
             "cache-control: no-store",
+            "vary: Accept",
             "retry-after: 12",
             "proxy-status: \"edge-7\";error=http_request_error;status-code=429",
             "x-tidegate-decision: 000000000001A",
@@ -126,7 +128,7 @@ fn every_refusal_has_its_row_in_the_table() {
         assert_eq!(field(&answer, "proxy-status"), Some(format!("\"edge-7\";error={error}").as_str()));
         assert_eq!(field(&answer, "retry-after"), wait, "{refusal:?}");
         assert_eq!(field(&answer, "cache-control"), Some("no-store"));
-        assert_eq!(refusal::meaning(refusal, &named()).grpc, Some(grpc), "{refusal:?}");
+        assert_eq!(refusal::meaning(refusal, &own::Own::default()).grpc, Some(grpc), "{refusal:?}");
         assert_eq!(field(&answer, "ratelimit").is_some(), status == 429, "{refusal:?}");
         assert_eq!(problem(&answer).get("violated-policies").is_some(), status == 429, "{refusal:?}");
         if problem_type == "about:blank" {
@@ -146,6 +148,7 @@ fn each_refusal_says_what_to_do_about_it() {
             decision: Some(&decision),
             fields: Some(&fields),
             form: Form::UNKNOWN,
+            origin: None,
             wall_unix_nanos: 0,
         };
         let answer = refuse(refusal, &context);
@@ -214,7 +217,8 @@ fn every_fault_has_its_row_in_the_table() {
 #[test]
 fn the_operator_chooses_two_statuses() {
     let status = |code| StatusCode::from_u16(code).unwrap();
-    let gate = Gate::new(Responses { limited_status: status(420), overloaded_status: status(529), ..named() });
+    let own = |code| OwnAnswer { status: Some(status(code)), ..OwnAnswer::default() };
+    let gate = Gate::new(Responses { limited: own(420), overloaded: own(529), ..named() });
     let limited = gate.refuse(Refusal::Limit);
     assert_eq!((limited.status.as_u16(), &problem(&limited)["status"]), (420, &json!(420)));
     assert!(field(&limited, "proxy-status").unwrap().ends_with("status-code=420"));
@@ -270,14 +274,23 @@ fn people_get_a_page() {
     let answer = refuse(Refusal::Limit, &gate.context(form(Method::GET, &[("accept", "text/html")])));
     assert_eq!(field(&answer, "content-type"), Some("text/html; charset=utf-8"));
     let page = String::from_utf8(answer.body.to_vec()).unwrap();
-    assert!(page.contains("<h1>429 Too Many Requests</h1>\n<p>Too many requests. Try again in 12 seconds.</p>"));
-    assert!(page.contains("000000000001A"));
-    assert!(page.len() < 512);
+    assert!(
+        page.contains("<h1>Too Many Requests</h1>\n<p>Too many requests. Please try again in 12 seconds.</p>"),
+        "{page}"
+    );
+    assert!(page.contains("<title>429 Too Many Requests</title>") && page.contains("000000000001A"), "{page}");
+    assert_eq!(field(&answer, "vary"), Some("Accept"));
+    // nothing is fetched, nothing runs, and it reads in the dark
+    assert!(!["script", "src", "href", "url(", "@import"].iter().any(|word| page.contains(word)), "{page}");
+    assert!(page.contains("color-scheme:light dark") && page.len() < 1_024, "{}", page.len());
 }
 
 #[test]
 fn the_operators_format_is_for_limited_clients() {
-    let gate = Gate::new(Responses { limited_format: BodyFormat::Html, ..Responses::default() });
+    let gate = Gate::new(Responses {
+        limited: OwnAnswer { format: Some(BodyFormat::Html), ..OwnAnswer::default() },
+        ..Responses::default()
+    });
     for refusal in [Refusal::Limit, Refusal::Penalty, Refusal::Concurrency] {
         assert_eq!(field(&gate.refuse(refusal), "content-type"), Some("text/html; charset=utf-8"), "{refusal:?}");
     }
@@ -342,4 +355,69 @@ proptest! {
             }
         }
     }
+}
+
+fn bodies(list: &[(BodyMedia, &str)]) -> Option<Bodies> {
+    Some(Bodies::new(list.iter().map(|(media, text)| (*media, BodyText::parse(*media, text).unwrap())).collect()))
+}
+
+fn accepting(accept: &'static str) -> Form {
+    form(Method::GET, &[("accept", accept)])
+}
+
+#[test]
+fn a_limit_goes_before_its_route_and_a_route_before_the_policy() {
+    let own = |body: &str, code| OwnAnswer {
+        status: StatusCode::from_u16(code).ok(),
+        bodies: bodies(&[(BodyMedia::Json, body)]),
+        headers: Some(vec![(HeaderName::from_static("x-own"), HeaderValue::from_str(&code.to_string()).unwrap())]),
+        ..OwnAnswer::default()
+    };
+    let mut gate = Gate::new(Responses { limited: own(r#"{"of":"all"}"#, 420), ..Responses::default() });
+    let told = |gate: &Gate| {
+        let answer = refuse(Refusal::Limit, &gate.context(accepting("application/json")));
+        let of = problem(&answer)["of"].as_str().unwrap().to_owned();
+        (of, answer.status.as_u16(), field(&answer, "x-own").unwrap().to_owned())
+    };
+    assert_eq!(told(&gate), ("all".into(), 420, "420".into()));
+    let mut route = gate.policy.routes.route(0).unwrap().clone();
+    route.limited = own(r#"{"of":"{route}"}"#, 421);
+    gate.policy.routes = crate::policy::RouteTable::new(vec![route]);
+    assert_eq!(told(&gate), ("shop".into(), 421, "421".into()));
+    let login = std::sync::Arc::make_mut(&mut gate.policy.rules[0]);
+    login.response = OwnAnswer { status: None, ..own(r#"{"of":"{limit}"}"#, 422) };
+    assert_eq!(told(&gate), ("login".into(), 421, "422".into()), "a word that is missing is that of above");
+    // another reason has another answer
+    assert_eq!(refuse(Refusal::OriginFull, &gate.context(Form::UNKNOWN)).status, 503);
+    assert_eq!(refuse(Refusal::NoRoute, &gate.context(Form::UNKNOWN)).status, 404);
+}
+
+#[test]
+fn own_bodies_are_chosen_by_accept_and_the_gates_own_stand_beside_them() {
+    let all = bodies(&[(BodyMedia::Json, r#"{"wait":{retry_after}}"#), (BodyMedia::Text, "wait {retry_after}\n")]);
+    let gate =
+        Gate::new(Responses { limited: OwnAnswer { bodies: all, ..OwnAnswer::default() }, ..Responses::default() });
+    for (accept, kind, body) in [
+        ("*/*", "application/json", Some("{\"wait\":12}")),
+        ("application/json", "application/json", Some("{\"wait\":12}")),
+        ("application/problem+json", "application/problem+json", None),
+        ("application/json;q=0.1, application/problem+json", "application/problem+json", None),
+        ("text/plain", "text/plain; charset=utf-8", Some("wait 12\n")),
+        ("text/html", "text/html; charset=utf-8", None),
+        ("text/*", "text/html; charset=utf-8", None),
+        ("image/png", "text/html; charset=utf-8", None),
+    ] {
+        let answer = refuse(Refusal::Limit, &gate.context(accepting(accept)));
+        assert_eq!(field(&answer, "content-type"), Some(kind), "{accept}");
+        assert_eq!(field(&answer, "vary"), Some("Accept"), "{accept}");
+        assert_eq!(field(&answer, "content-length"), Some(answer.body.len().to_string().as_str()), "{accept}");
+        if let Some(body) = body {
+            assert_eq!(answer.body, body, "{accept}");
+        }
+    }
+    // nothing is chosen where the operator's word decides
+    let forced = OwnAnswer { format: Some(BodyFormat::Json), ..gate.policy.responses.limited.clone() };
+    let gate = Gate::new(Responses { limited: forced, ..Responses::default() });
+    let answer = refuse(Refusal::Limit, &gate.context(accepting("text/html")));
+    assert_eq!((field(&answer, "content-type"), field(&answer, "vary")), (Some("application/json"), None));
 }

@@ -31,8 +31,8 @@ impl Told {
                 retry_after_seconds(why, decision, policy),
                 own.map(|own| own.on_refusal(why, decision, policy, wall_unix_nanos)),
             ),
-            // a route without limits tells of none
-            Verdict::Admitted if decision.readings.is_empty() => (None, None),
+            // a route without limits tells of none, and a preflight is answered without a word about them
+            Verdict::Admitted if decision.readings.is_empty() || decision.answers_preflight => (None, None),
             Verdict::Admitted => {
                 (None, own.map(|own| own.on_answer(decision, policy, status, beside, wall_unix_nanos)))
             }

@@ -225,7 +225,8 @@ fn add(hasher: &mut impl KeyInput, kind: u8, bytes: Option<&[u8]>) -> Option<()>
 }
 
 /// Namespace, family, length and address; of a UNIX-socket peer the namespace alone.
-fn add_client(hasher: &mut impl KeyInput, client: &Client, network: ClientNetwork) -> Option<()> {
+/// Adds the client, counted by this network.
+pub fn add_client(hasher: &mut impl KeyInput, client: &Client, network: ClientNetwork) -> Option<()> {
     let namespace = match client.mark {
         Mark::Verified => 0,
         Mark::Degraded => 1,

@@ -52,6 +52,11 @@ impl KeyPart {
     /// The plain `client_ip`, at the prefix lengths of the policy.
     pub const CLIENT_IP: KeyPart = KeyPart::ClientIp { ipv4_prefix: None, ipv6_prefix: None };
 
+    /// Whether clients are told apart by it, and not only what they ask for.
+    pub fn is_of_client(&self) -> bool {
+        matches!(self, KeyPart::ClientIp { .. } | KeyPart::Header(_) | KeyPart::Cookie(_) | KeyPart::Query(_))
+    }
+
     /// Whether a request may come without it.
     pub fn can_be_missing(&self) -> bool {
         matches!(self, KeyPart::Header(_) | KeyPart::Cookie(_) | KeyPart::Query(_) | KeyPart::TlsSni)

@@ -97,6 +97,8 @@ codes! {
     BAD_DATE = "E0221", "not a date such as `2026-11-21`";
     BAD_STORE_URL = "E0222", "not a store's URL such as `redis://127.0.0.1:6379`";
     BAD_TIME_ZONE = "E0223", "not a time zone such as `Europe/Berlin`";
+    BAD_WEB_ORIGIN = "E0224", "not the origin of a page such as `https://app.example.com`";
+    BAD_BODY = "E0225", "a body of a refusal that cannot be used";
     NEVER_MATCHES = "E0230", "a regular expression that no path can meet";
 
     UNKNOWN_LIMIT = "E0301", "a limit that is not defined";

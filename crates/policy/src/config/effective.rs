@@ -3,6 +3,8 @@
 //! Loading it again gives the same policy, and showing that the same text. The fingerprint is a hash over the whole of it, so equal
 //! configurations have equal fingerprints.
 
+mod answer;
+mod cors;
 mod health;
 mod limit;
 mod listener;
@@ -23,6 +25,7 @@ use crate::client::trust::{ClientRules, Trust};
 use crate::door::Reserve;
 use crate::policy::route::{Action, HostMatch};
 use crate::policy::{Balance, CertificateFiles, InflightCap, Origin, OriginTls, Policy, QueueOrder, Responses, Route};
+use answer::own_answer;
 use limit::limit;
 use listener::listener;
 use store::store;
@@ -234,6 +237,12 @@ fn route(route: &Route, written: &WrittenRoute, policy: &Policy) -> Tree {
             tree.push((name, edits.clone()));
         }
     }
+    tree.extend(route.cors.as_ref().map(|own| ("cors", cors::cors(own))));
+    let answers = [("limited", own_answer(&route.limited)), ("overloaded", own_answer(&route.overloaded))];
+    let answers: Vec<_> = answers.into_iter().filter(|(_, answer)| !answer.is_empty()).collect();
+    if !answers.is_empty() {
+        tree.push(("responses", Tree::map(answers)));
+    }
     tree.push(("body_limit", BodyLimit::tree(&route.body_limit)));
     tree.push(("timeouts", route.timeouts.tree()));
     Tree::map(tree)
@@ -245,14 +254,8 @@ fn responses(responses: &Responses) -> Tree {
         ("report", word(&responses.report)),
         ("expose", Tree::text(responses.expose)),
         ("retry_after", Tree::map([("jitter", Tree::text(percent(responses.retry_jitter.get())))])),
-        (
-            "limited",
-            Tree::map([
-                ("status", Tree::text(responses.limited_status.as_u16())),
-                ("format", word(&responses.limited_format)),
-            ]),
-        ),
-        ("overloaded", Tree::map([("status", Tree::text(responses.overloaded_status.as_u16()))])),
+        ("limited", own_answer(&responses.limited)),
+        ("overloaded", own_answer(&responses.overloaded)),
         ("decision_id", Tree::text(responses.decision_id)),
     ];
     tree.extend(responses.proxy_name.iter().map(|name| ("proxy_name", Tree::text(name))));

@@ -63,6 +63,7 @@ mod text;
 mod time_zone;
 mod tree;
 mod variable;
+mod web_origin;
 mod word;
 
 use std::path::Path;

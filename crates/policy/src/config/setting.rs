@@ -9,6 +9,7 @@ use super::health_text::HealthyStatuses;
 use super::pattern::ExactPath;
 use super::read::{Field, Read, Scalar};
 use super::scalar::{Count, duration, percent};
+use super::schema::RefusalStatus;
 use super::span::Span;
 use super::store_text::{KeyPrefix, NameInStore};
 use super::text::ListenAddress;
@@ -198,6 +199,7 @@ macro_rules! inner {
 }
 
 inner! {
+    RefusalStatus => u16;
     ListenAddress => SocketAddr;
     ExactPath => String;
     HealthyStatuses => StatusSet;

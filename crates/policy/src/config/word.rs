@@ -19,7 +19,7 @@ use crate::client::trust::{OnDegraded, OnShort};
 use crate::limiter::adaptive::Algorithm;
 use crate::limiter::sharing::{OnStoreError, Sharing};
 use crate::limiter::{FORMS, Form, kinds};
-use crate::policy::{BodyFormat, FieldStyle, Mode, OnClientAbort, Protocol, RepeatedFields, Report};
+use crate::policy::{BodyFormat, FieldStyle, Mode, OnClientAbort, Preflights, Protocol, RepeatedFields, Report};
 use crate::units::{Bytes, Weekday};
 
 /// The words of one field: reader, schema, and the way back.
@@ -115,6 +115,7 @@ words! {
         "reject" => ActionWord::Reject, "close" => ActionWord::Close,
         "delay" => ActionWord::Delay, "tag" => ActionWord::Tag,
     } later: []
+    Preflights = "way to count preflights" { "apart" => Preflights::Apart, "count" => Preflights::Count, } later: []
     Sharing = "way to share" { "lease" => Sharing::Lease, "exact" => Sharing::Exact, "estimate" => Sharing::Estimate, } later: []
     OnStoreError = "answer to a silent store" {
         "local" => OnStoreError::Local, "open" => OnStoreError::Open, "closed" => OnStoreError::Closed,

@@ -31,6 +31,8 @@ pub struct Decision {
     pub client: Option<Client>,
     /// Position of the route in the policy; `None` when no route matched.
     pub route: Option<usize>,
+    /// Whether it is a CORS preflight that the gate answers itself, if it is admitted.
+    pub answers_preflight: bool,
     /// What each limit of the route said; empty when none was asked.
     pub readings: Readings,
     /// How long the request must wait before it goes on, in nanoseconds, because limits with `action: delay` said so. They

@@ -84,6 +84,7 @@ impl Evaluation {
                 dice,
                 client: None,
                 route: None,
+                answers_preflight: false,
                 readings: Readings::new(),
                 delay_nanos: 0,
                 no_place: None,
@@ -98,6 +99,11 @@ impl Evaluation {
             carried: 0,
             door: None,
         }
+    }
+
+    /// Returns whether there is nothing to wait for and nothing to charge: no limit was asked.
+    pub fn is_free(&self) -> bool {
+        self.probes.iter().all(Option::is_none) && self.shared_slots == 0
     }
 
     /// The hash of the key that the limit of the reading at this position was asked by, of several the one that it objects to

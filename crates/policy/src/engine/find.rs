@@ -7,7 +7,7 @@ use super::keys::{Hashed, Unkeyed};
 use crate::client::key::Missing;
 use crate::limiter::sharing::StoreKey;
 use crate::limiter::{Limiter, Place, Probe};
-use crate::policy::{Action, Mode, Rule};
+use crate::policy::{Action, Mode, Preflights, Rule};
 
 impl Engine {
     /// Adds the reading of one rule, and where the request counts under it, to what was judged so far; says why the request is
@@ -26,6 +26,10 @@ impl Engine {
         // `config` admits at most MAX_RULES limits to a route; one more would go unread, never out of bounds
         decision.readings.try_push(Reading::unasked(rule_index, rule.mode)).ok()?;
         probes.try_push(None).ok()?;
+        if decision.answers_preflight && rule.preflights == Preflights::Apart {
+            // its answer costs what a refusal costs, and takes nothing that a limit keeps
+            return None;
+        }
         if limiter.is_by_nodes() {
             // its turn comes when all others have spoken
             return None;

@@ -70,6 +70,7 @@ impl Engine {
         evaluation.decision.client = Some(client);
         match found {
             Ok(Some((index, route))) => {
+                evaluation.decision.answers_preflight = route.answers_preflight(request);
                 evaluation.decision.verdict = self.read_limits(evaluation, request, &client, (index, route));
             }
             Ok(None) => {}

@@ -7,7 +7,7 @@ use arrayvec::ArrayVec;
 
 use super::evaluation::Read;
 use crate::client::Client;
-use crate::client::key::{KeyPart, KeySpec, Keys, Missing, NoKey};
+use crate::client::key::{self, KeyPart, KeySpec, Keys, Missing, NoKey};
 use crate::limiter::{Limiter, Place};
 use crate::policy::{Action, InflightCap, Policy, Route, Rule};
 use crate::request::Request;
@@ -142,7 +142,9 @@ impl SharedKeys {
         about: &Read<'_>,
         hashed: &mut Hashed,
     ) -> Result<KeyHash, Unkeyed> {
-        let number = self.numbers.get(index).map(|numbers| numbers.key);
+        // a preflight's own key is that of this rule alone
+        let shared = !rule.counts_apart(about.request);
+        let number = self.numbers.get(index).map(|numbers| numbers.key).filter(|_| shared);
         once(hashed, number, || {
             self.hash(|keys| keys_into(keys, rule, policy, (about.request, about.client, about.route)))
         })
@@ -260,7 +262,18 @@ pub fn keys_into<I: KeyInput + Clone>(
     // kinds of part that the key itself has none of
     const ORIGIN: u8 = 128;
     const NO_ORIGIN: u8 = 129;
-    rule.key.add_to(into, request, client, &route.name)?;
+    const PREFLIGHT: u8 = 130;
+    let apart = rule.counts_apart(request);
+    if apart {
+        into.part(PREFLIGHT, b"");
+    }
+    match rule.key.add_to(into, request, client, &route.name) {
+        // no browser sends the key with a preflight, so that is no reason to refuse it; nor may it go uncounted
+        Err(NoKey::Missing(missing)) if apart && missing.then == Missing::Deny && rule.instead.is_none() => {
+            key::add_client(into, client, client.network);
+        }
+        added => added?,
+    }
     if rule.by_origin {
         let origin = if let Action::Forward(origin) = route.action { policy.origins.get(origin) } else { None };
         match origin {

@@ -8,7 +8,7 @@ use super::decision::{Outcome, Reading, Refusal};
 use super::evaluation::{Evaluation, Read};
 use super::keys::{Hashed, Unkeyed};
 use crate::limiter::{Limiter, MAX_NODES, Place};
-use crate::policy::{Mode, OnLimit};
+use crate::policy::{Mode, OnLimit, Preflights};
 use crate::sketch::KeyHash;
 use crate::units::Cost;
 
@@ -24,8 +24,12 @@ impl Engine {
             reading.outcome == Outcome::Exempt && self.limiter(reading.rule).is_some_and(Limiter::is_by_nodes)
         };
         let slot = evaluation.decision.readings.iter().position(is_open)?;
+        let answered_here = evaluation.decision.answers_preflight;
         let reading = evaluation.decision.readings.get_mut(slot)?;
         let (rule, limiter) = self.rule(reading.rule)?;
+        if answered_here && rule.preflights == Preflights::Apart {
+            return None;
+        }
         if rule.exempt.iter().any(|condition| condition.holds(about.request, about.client)) {
             return None;
         }

@@ -49,6 +49,23 @@ impl Explanation {
             sent: answered.sent,
             ..Known::default()
         };
-        Explanation::new(&Record::of(engine, evaluation, &beside), book, known)
+        let mut explanation = Explanation::new(&Record::of(engine, evaluation, &beside), book, known);
+        explanation.notes.extend(about_preflight(engine, evaluation, &judged_as).map(str::to_owned));
+        explanation
     }
+}
+
+/// What a CORS preflight is to the limits of its route; `None` for any other request.
+fn about_preflight(engine: &Engine, evaluation: &Evaluation, request: &Request<'_>) -> Option<&'static str> {
+    let route = engine.policy().routes.route(evaluation.decision.route?)?;
+    request.preflight()?;
+    let rules = || route.rules.iter().filter_map(|rule| engine.policy().rules.get(*rule));
+    if evaluation.decision.answers_preflight {
+        return Some(
+            "a CORS preflight: the gate answers it by the route's `cors`; only limits with `preflights: count` are asked",
+        );
+    }
+    rules().any(|rule| rule.counts_apart(request)).then_some(
+        "a CORS preflight that goes to the origin: limits by client count it apart from requests, by the same numbers",
+    )
 }

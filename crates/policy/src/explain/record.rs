@@ -251,6 +251,7 @@ impl Record {
             dice: 0,
             client: None,
             route: self.route.map(usize::from),
+            answers_preflight: false,
             readings: self.limits.iter().map(Said::reading).collect(),
             delay_nanos: u64::from(self.delay_millis) * 1_000_000,
             no_place: self.no_place,

@@ -3,7 +3,9 @@
 //! `config` makes it from text; `engine` adds the state of the limits. A [`Policy`] exists only if its file has no fault. Nothing
 //! here reads a file or a clock.
 
+pub mod body;
 pub mod condition;
+pub mod cors;
 pub mod edit;
 pub mod fields;
 pub mod guard;
@@ -19,15 +21,16 @@ use std::sync::Arc;
 use crate::client::ClientRules;
 pub use crate::limiter::{Capacity, Kind, RefusedCount, Scope, kinds};
 pub use condition::Condition;
+pub use cors::Cors;
 pub use edit::{HeaderEdits, Template};
 pub use fields::{FieldFault, FieldsRead, RepeatedFields};
 pub use origin::{
     Balance, CertificateFiles, Ejection, HealthCheck, InflightCap, OnClientAbort, Origin, OriginAddress, OriginTls,
     Probe, Protocol, QueueOrder, Retries, Timeouts,
 };
-pub use response::{BodyFormat, FieldStyle, Report, Responses};
+pub use response::{BodyFormat, FieldStyle, OwnAnswer, Report, Responses};
 pub use route::{Action, FixedAnswer, LONGEST_VALUE, Route, RouteTable, Taken, Undecided};
-pub use rule::{CostRule, Counted, Mode, OnLimit, Rule, Tier};
+pub use rule::{CostRule, Counted, Mode, OnLimit, Preflights, Rule, Tier};
 pub use statuses::StatusSet;
 pub use store::{Breaker, Shared, Store, StoreId, StoreMode};
 

@@ -1,7 +1,8 @@
 //! What a refused client sees, and what an admitted one is told about its budget.
 
-use http::StatusCode;
+use http::{HeaderName, HeaderValue, StatusCode};
 
+use super::body::Bodies;
 use crate::units::Share;
 
 /// The `responses:` section.
@@ -15,16 +16,27 @@ pub struct Responses {
     pub expose: bool,
     /// `Retry-After` is stretched by up to this share (never more than 5 s), so that clients do not all come back at once.
     pub retry_jitter: Share,
-    /// Status when a client is over its limit.
-    pub limited_status: StatusCode,
-    /// Body when a client is over its limit.
-    pub limited_format: BodyFormat,
-    /// Status when there is no capacity.
-    pub overloaded_status: StatusCode,
+    /// The answer when a client is over its limit.
+    pub limited: OwnAnswer,
+    /// The answer when there is no capacity.
+    pub overloaded: OwnAnswer,
     /// Whether refusals carry `X-Tidegate-Decision`.
     pub decision_id: bool,
     /// The name under which `Proxy-Status` (RFC 9209) is sent: the deployment's, not the product's. None: not sent.
     pub proxy_name: Option<String>,
+}
+
+/// What an operator says of the answer to some refused requests, as far as he says something.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct OwnAnswer {
+    /// The status, 400 to 599.
+    pub status: Option<StatusCode>,
+    /// Which body is sent.
+    pub format: Option<BodyFormat>,
+    /// Bodies in the place of the gate's own.
+    pub bodies: Option<Bodies>,
+    /// Further fields, a line each.
+    pub headers: Option<Vec<(HeaderName, HeaderValue)>>,
 }
 
 /// The spelling of the rate-limit fields.
@@ -54,7 +66,7 @@ pub enum Report {
 pub enum BodyFormat {
     /// `application/problem+json` or HTML, whichever `Accept` prefers.
     Auto,
-    /// Always `application/problem+json`.
+    /// Always `application/problem+json`, or the operator's own `application/json`.
     Json,
     /// Always HTML.
     Html,

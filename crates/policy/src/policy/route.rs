@@ -20,8 +20,10 @@ use bytes::Bytes as Body;
 use http::{HeaderMap, HeaderName, Method, StatusCode};
 use regex::{Regex, RegexBuilder};
 
+use super::cors::Cors;
 use super::edit::HeaderEdits;
 use super::origin::Timeouts;
+use super::response::OwnAnswer;
 use crate::request::Request;
 use crate::units::Bytes;
 pub use fold::{Ignore, KeyRoom};
@@ -43,6 +45,12 @@ pub struct Route {
     pub request_headers: HeaderEdits,
     /// Edits of the origin's answer on its way to the client.
     pub response_headers: HeaderEdits,
+    /// Which pages of other sites may read its answers; `None`: the gate says nothing about that.
+    pub cors: Option<Cors>,
+    /// What it says itself of answers to clients that are over a limit, over what the policy says for all.
+    pub limited: OwnAnswer,
+    /// The same where there is no capacity.
+    pub overloaded: OwnAnswer,
     /// The largest request body, 413 above it; `None` for no limit.
     pub body_limit: Option<Bytes>,
     /// The origin's deadlines with this route's own put over them.
@@ -52,6 +60,12 @@ pub struct Route {
 impl Route {
     /// More limits than this on one route are a load error: a decision's record has a fixed size.
     pub const MAX_RULES: usize = 8;
+
+    /// Returns whether the gate answers this request itself, as it is a preflight and the route has a `cors:` section.
+    #[inline]
+    pub fn answers_preflight(&self, request: &Request<'_>) -> bool {
+        self.cors.is_some() && request.preflight().is_some()
+    }
 
     /// A request as keys of this route count it: with its path as each spelling of it counts that one of the matches ignores.
     pub fn counted<'r>(&self, request: &Request<'r>, room: &'r mut KeyRoom) -> Request<'r> {

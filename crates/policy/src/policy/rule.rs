@@ -5,10 +5,12 @@ use std::time::Duration;
 use http::{HeaderName, Method};
 
 use super::condition::Condition;
+use super::response::OwnAnswer;
 use super::statuses::StatusSet;
 use super::store::Shared;
 use crate::client::key::{KeyPart, KeySpec};
 use crate::limiter::Kind;
+use crate::request::Request;
 use crate::sketch::Accuracy;
 use crate::units::{Cost, Share};
 
@@ -41,6 +43,8 @@ pub struct Rule {
     pub cost: CostRule,
     /// Which requests are charged.
     pub counted: Counted,
+    /// What a CORS preflight is to it.
+    pub preflights: Preflights,
     /// Whether a refusal is obeyed or only counted.
     pub mode: Mode,
     /// For which part of all keys `mode: enforce` holds; the others are counted as in `shadow`. Always the same ones.
@@ -49,6 +53,8 @@ pub struct Rule {
     pub exempt: Vec<Condition>,
     /// Other numbers for some requests; the first whose condition holds.
     pub tiers: Vec<Tier>,
+    /// What it says itself of the answer to requests that it refuses, over what their route says.
+    pub response: OwnAnswer,
     /// What follows when the request does not fit.
     pub action: OnLimit,
     /// The store through which gates share it; `None`: each gate counts for itself.
@@ -74,10 +80,12 @@ impl Rule {
             accuracy: None,
             cost: CostRule::Fixed(Cost::ONE),
             counted: Counted::Requests,
+            preflights: Preflights::Apart,
             mode,
             enforced: Share::ALL,
             exempt: Vec::new(),
             tiers: Vec::new(),
+            response: OwnAnswer::default(),
             action: OnLimit::Reject,
             shared: None,
         }
@@ -87,6 +95,19 @@ impl Rule {
     pub fn kind_of(&self, tier: u8) -> &Kind {
         let tier = usize::from(tier).checked_sub(1).and_then(|index| self.tiers.get(index));
         tier.and_then(|tier| tier.kind.as_ref()).unwrap_or(&self.kind)
+    }
+
+    /// Returns whether it counts this request, a preflight that its route sends on, under a key of its own.
+    ///
+    /// Of limits by something that a client is known by alone: what all clients have in common is used up by a preflight as by any
+    /// request. Of `distinct`, which counts no request twice that has the same value, none.
+    #[inline]
+    pub fn counts_apart(&self, request: &Request<'_>) -> bool {
+        request.method == Method::OPTIONS
+            && self.preflights == Preflights::Apart
+            && self.of.is_none()
+            && self.key.parts().iter().any(KeyPart::is_of_client)
+            && request.preflight().is_some()
     }
 
     /// Whether it refuses every request of a client alike, and for long: then its word is good before there is a request. Of a
@@ -174,6 +195,16 @@ pub enum Counted {
     Requests,
     /// Those whose answer has one of these statuses. Until it comes, the attempt is held as pending.
     Responses(StatusSet),
+}
+
+/// What a CORS preflight is to a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Preflights {
+    /// It takes nothing from requests: one that the gate answers is not counted, one that goes to an origin is counted under a key of
+    /// its own, by the same numbers.
+    Apart,
+    /// A request like any other.
+    Count,
 }
 
 /// What follows when a request does not fit an enforced limit.

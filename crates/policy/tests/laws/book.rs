@@ -96,6 +96,9 @@ pub fn book(rules: Vec<Rule>) -> Engine {
         action: Action::Respond(FixedAnswer { status: StatusCode::OK, body: Body::new(), headers: HeaderMap::new() }),
         request_headers: HeaderEdits::default(),
         response_headers: HeaderEdits::default(),
+        cors: None,
+        limited: Default::default(),
+        overloaded: Default::default(),
         body_limit: None,
         timeouts: Timeouts::default(),
     };

@@ -271,6 +271,12 @@ impl Code {
             Code::IDLE_WORD => {
                 "Another word of the same listener leaves this one without any effect. Remove it, or the other."
             }
+            Code::BAD_WEB_ORIGIN => {
+                "The origin of a page is what browsers send in `Origin`: a scheme, a host in lower case (in its `xn--` form) and a port if it is not the scheme's own, without a path or a slash at the end. It is compared byte for byte, so another spelling would never fit. `https://*.example.com` takes every host below a domain, `*` everything; `null` is refused, as any site can make its pages send it."
+            }
+            Code::BAD_BODY => {
+                "A body that clients get in the place of the gate's own is checked when the policy is loaded: it has at most 16 KiB, is UTF-8, is JSON if it says so, and holds no placeholder but `{status}`, `{title}`, `{detail}`, `{retry_after}`, `{limit}`, `{request.id}` and `{route}`. A value is escaped for where it stands. In a script, a style, a comment or a tag outside of quotes no escape holds, so none may stand there. `{{limit}}` is the text `{limit}`; every other brace is a brace."
+            }
             Code::NEVER_MATCHES => {
                 "An expression under `path:` has to meet the whole path, from its slash to its end, so `login` never matches and its route takes nothing: what it should protect stands open. Write `/login` for that path alone or `.*login.*` for every path that holds the word. A path ends before `?`, and has no blank, no `//`, no `.` or `..` between slashes and no small letters in escapes (`%2F`), so an expression that needs one of these cannot match either."
             }

@@ -4,9 +4,11 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::checks::number32;
+use super::context::Context;
 use super::limit;
 use super::limit::kind::report;
 use super::origins::Origins;
+use super::responses;
 use super::stores::Stores;
 use crate::client::key::{KeyPart, KeySpec, Missing};
 use crate::config::dated::Shadow;
@@ -99,6 +101,18 @@ impl Limits {
             }
         }
         limits
+    }
+
+    /// Reads what limits say of the answers to requests that they refuse.
+    pub fn add_responses(&mut self, section: &Field<Keyed<Name, Limit>>, context: &mut Context<'_>) {
+        for entry in section.value().iter().flat_map(|map| &map.0) {
+            let Some(limit) = &entry.value else { continue };
+            let response = responses::refusal(&limit.value.response, context);
+            let named = self.by_name.get(&entry.name).and_then(|place| self.named.get(*place));
+            if let Some(rule) = named.and_then(|named| named.rule).and_then(|rule| self.rules.get_mut(rule)) {
+                rule.response = response;
+            }
+        }
     }
 
     /// Reports limits that go on from one that is still there, or that two go on from.

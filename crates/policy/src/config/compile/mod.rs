@@ -10,6 +10,7 @@ mod clash;
 mod clients;
 mod connections;
 mod context;
+mod cors;
 mod defaults;
 mod guards;
 mod health;

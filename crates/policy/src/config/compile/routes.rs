@@ -6,11 +6,13 @@ use bytes::Bytes as Body;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
 use super::context::Context;
+use super::cors::cors;
 use super::defaults::Defaults;
 use super::limits::Limits;
 use super::matches::{self, Taken};
 use super::origins::Origins;
 use super::own_fields::is_of_the_connection;
+use super::responses;
 use crate::config::fault::{Code, Diagnostic, Faults};
 use crate::config::limit_text::LimitText;
 use crate::config::quoted::quoted;
@@ -71,6 +73,10 @@ pub fn routes(
         let action = action(at, origins, defaults, context.faults);
         let (request_headers, request_tree) = edits(&at.value.request_headers, context.faults);
         let (response_headers, response_tree) = edits(&at.value.response_headers, context.faults);
+        let cors = cors(&at.value.cors, &response_headers, context.faults);
+        let own = at.value.responses.value().cloned().unwrap_or_default();
+        let limited = responses::refusal(&own.limited, context);
+        let overloaded = responses::refusal(&own.overloaded, context);
         let (action, above) = action.unwrap_or_else(|| (stand_in(), defaults.timeouts));
         let found = found.unwrap_or_default();
         let alternatives = found.iter().map(|found| found.at).collect();
@@ -82,6 +88,9 @@ pub fn routes(
             action,
             request_headers,
             response_headers,
+            cors,
+            limited,
+            overloaded,
             body_limit: at.value.body_limit.value().map_or(defaults.body_limit, |limit| limit.0),
             timeouts: over(&at.value.timeouts, &above),
         };

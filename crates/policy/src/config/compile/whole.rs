@@ -22,10 +22,11 @@ pub fn compile(file: &File, context: &mut Context<'_>) -> Config {
     version(file, context);
     let defaults = defaults(file);
     let (clients, written_clients) = clients::clients(file, context);
-    let responses = file.responses.value().map(responses::responses).unwrap_or_default();
+    let responses = file.responses.value().map(|own| responses::responses(own, context)).unwrap_or_default();
     let mut origins = origins::Origins::named(&file.origins, defaults.timeouts, context.faults);
     let mut stores = stores::Stores::named(&file.stores, defaults.on_store_error, context);
     let mut limits = limits::Limits::named(&file.limits, defaults.mode, &mut origins, &mut stores, context.faults);
+    limits.add_responses(&file.limits, context);
     let routes = routes::routes(file, &defaults, &mut limits, &mut origins, context);
     let settings = settings::settings(file, &written_clients, &mut limits, &stores, context);
     let broken = limits.broken();

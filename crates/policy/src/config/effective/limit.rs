@@ -2,6 +2,7 @@
 
 use http::Method;
 
+use super::answer::own_answer;
 use super::words::{key, word};
 use crate::client::key::{KeyPart, KeySpec};
 use crate::config::day::Day;
@@ -10,7 +11,7 @@ use crate::config::tree::Tree;
 use crate::limiter::kinds::Value;
 use crate::limiter::sharing::Sharing;
 use crate::limiter::{Capacity, RefusedCount, Scope};
-use crate::policy::{Condition, CostRule, Counted, Mode, OnLimit, Policy, Rule, Tier};
+use crate::policy::{Condition, CostRule, Counted, Mode, OnLimit, Policy, Preflights, Rule, Tier};
 use crate::units::amount::{amount_text, rate_text};
 use crate::units::{Bytes, Cost, Share, Weekday};
 
@@ -25,6 +26,9 @@ pub fn limit(rule: &Rule, policy: &Policy) -> Tree {
     tree.extend(rule.kind.settings().into_iter().map(|(word, value)| (word, setting(value, rule, policy))));
     tree.extend(rule.kind.sketch().map(|(_, memory)| size(rule, memory)));
     cost(rule, &mut tree);
+    if rule.preflights == Preflights::Count {
+        tree.push(("preflights", word(&rule.preflights)));
+    }
     tree.push(("mode", word::<Mode>(&rule.mode)));
     // what is counted exactly has no keys to choose from
     if rule.mode == Mode::Enforce && rule.kind.sketch().is_some() {
@@ -37,6 +41,10 @@ pub fn limit(rule: &Rule, policy: &Policy) -> Tree {
         tree.push(("tiers", Tree::List(rule.tiers.iter().map(|one| tier(one, rule, policy)).collect())));
     }
     tree.push(("action", action(&rule.action)));
+    let response = own_answer(&rule.response);
+    if !response.is_empty() {
+        tree.push(("response", response));
+    }
     if let Some((shared, store)) = rule.shared.and_then(|shared| Some((shared, policy.store(shared.store)?))) {
         tree.push(("store", Tree::text(&store.name)));
         tree.push(("sharing", word(&shared.sharing)));

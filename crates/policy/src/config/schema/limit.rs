@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use http::HeaderName;
 
+use super::Refusal;
 use super::kind_words::{LimitWords, TierWords};
 use crate::client::key::Missing;
 use crate::config::day::Day;
@@ -15,7 +16,7 @@ use crate::config::shape::{Either, Keyed, List, OneOrMany};
 use crate::config::text::Name;
 use crate::config::word::{ActionWord, LimitType};
 use crate::limiter::sharing::{OnStoreError, Sharing};
-use crate::policy::Mode;
+use crate::policy::{Mode, Preflights};
 use crate::units::{Bytes, Share};
 
 section! {
@@ -52,6 +53,10 @@ section! {
         /// `recent_average` and sliding `distinct`: `all` (refused ones too, so that a client that goes on stays out; default of
         /// `recent_average`) or `admitted` (default of `distinct`).
         optional count: CountText,
+        /// Whether CORS preflights use up the limit. `apart`, unless `count` is written: they do not. One that the gate answers (`cors:`
+        /// of the route) is not counted at all. One that goes to the origin is counted under a key of its own by the same numbers, if
+        /// the limit's key tells clients apart: a client that may send 10/s may send 10/s of these besides. `count`: as any request.
+        optional preflights: Preflights,
         /// Whether the limit is obeyed (`enforce`) or only counted and logged (`shadow`). Default: that of `defaults`.
         optional mode: Mode,
         /// For which share of all keys the limit is obeyed, such as `25%`; the others are counted as in `shadow`. Always the
@@ -67,6 +72,8 @@ section! {
         /// (it waits for up to 1s; not for `inflight`, `fair_share` and what is charged at the answer), `tag` (it passes with
         /// the limit's name in `x-tidegate-limited` towards the origin), or a map with `delay` or `tag`.
         optional action: Either<ActionWord, LimitAction>,
+        /// What a client gets that this limit refuses, over `responses` of the route and of the policy.
+        optional response: Refusal,
         /// The store of `stores` through which all gates share the limit: its numbers hold for all of them together. For `rate`,
         /// and for `quota` that does not slide, by `sharing: estimate` for `recent_average` too; not with `count`,
         /// `cost: response:HEADER`, a rate of bytes or `delay`. Needs `secrets.client_hmac`. Default: every gate counts for itself.

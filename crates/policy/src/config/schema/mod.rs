@@ -15,7 +15,9 @@ mod process;
 mod route;
 mod store;
 
-pub use answer::{Limited, Overloaded, ProxyName, Responses, RetryAfter};
+pub use answer::{
+    Body, BodyFile, Limited, Overloaded, ProxyName, Refusal, RefusalStatus, Responses, RetryAfter, RouteResponses,
+};
 pub use case::{Expect, Reply, Send, Test, TestFile};
 pub use client::{ClientIp, KeySource, SecretSource, Secrets, TrustSource, TrustedProxies};
 pub use connection::{Connections, RefuseAtAccept, RequestBody, RequestHead, Response};
@@ -27,7 +29,7 @@ pub use process::{
     AccessLog, Admin, Certificate, ClientCertificates, Drain, Http2, Listener, Log, Metrics, Overload, Sample, Server,
     Telemetry, Tls,
 };
-pub use route::{HeaderEdits, Match, PathForm, Respond, Route, TextForm};
+pub use route::{Cors, HeaderEdits, Match, PathForm, Respond, Route, TextForm};
 pub use store::Store;
 
 use std::time::Duration;

@@ -1,8 +1,10 @@
 //! `routes`.
 
+use std::time::Duration;
+
 use http::{HeaderName, Method};
 
-use super::RouteInflight;
+use super::{RouteInflight, RouteResponses};
 use crate::config::limit_text::LimitText;
 use crate::config::pattern::{ExactPath, ExactText, Expression, HostPattern, IgnoreWord, PathPattern, PrefixPath};
 use crate::config::scalar::Count;
@@ -10,6 +12,7 @@ use crate::config::section::section;
 use crate::config::setting::Words;
 use crate::config::shape::{Either, Keyed, List, OneOrMany};
 use crate::config::text::{FieldValue, Name, TemplateText};
+use crate::config::web_origin::{CorsHeader, CorsMethod, CorsOrigin};
 use crate::config::word::BodyLimit;
 use crate::policy::Timeouts;
 
@@ -36,6 +39,10 @@ section! {
         optional request_headers: HeaderEdits,
         /// Edits of the answer on its way to the client.
         optional response_headers: HeaderEdits,
+        /// Which pages of other sites may read the answers. Default: the gate says nothing about that, and preflights go to the origin.
+        optional cors: Cors,
+        /// What refused clients get, over `responses` of the policy.
+        optional responses: RouteResponses,
         /// The largest request body, 413 above it; `none` switches the limit off. Default: that of `defaults`.
         optional body_limit: BodyLimit,
         /// How long to wait for the origin, over what it says itself.
@@ -104,6 +111,28 @@ section! {
         optional headers: Keyed<HeaderName, OneOrMany<FieldValue>>,
     }
     later: ["file", "redirect"]
+}
+
+section! {
+    /// Which pages of other sites may read the answers of the route (the Fetch standard's CORS), in the words of Gateway API's
+    /// `HTTPCORSFilter`. The gate writes these fields on every answer, refusals too, in the place of the origin's own, and answers
+    /// preflights itself.
+    Cors ("a map with `allow_origins`") {
+        /// The origins of these pages: `https://app.example.com`, `https://*.example.com` for every host below it, or `*`. Up to 64.
+        required allow_origins: OneOrMany<CorsOrigin>,
+        /// The methods that they may send, or `*`. Default GET, HEAD and POST.
+        optional allow_methods: OneOrMany<CorsMethod>,
+        /// The header fields that they may send, or `*`. Default: those that every page may send.
+        optional allow_headers: OneOrMany<CorsHeader>,
+        /// The fields of the answer that they may read, or `*`, besides RateLimit, RateLimit-Policy, Retry-After and
+        /// X-Tidegate-Decision. Default: those that every page may read.
+        optional expose_headers: OneOrMany<CorsHeader>,
+        /// Whether they may read answers to requests with cookies, passwords or certificates. Not with `*` for origins or fields to read.
+        optional allow_credentials: bool [default false],
+        /// How long a browser may remember the answer to a preflight.
+        optional max_age: Duration [0s to 24h, default 5s],
+    }
+    later: []
 }
 
 section! {

@@ -41,6 +41,9 @@ fn route(matches: Vec<Match>) -> Route {
         action: Action::Forward(0),
         request_headers: HeaderEdits::default(),
         response_headers: HeaderEdits::default(),
+        cors: None,
+        limited: Default::default(),
+        overloaded: Default::default(),
         body_limit: None,
         timeouts: Timeouts::default(),
     }

@@ -22,7 +22,7 @@ use crate::config::schema::Limit;
 use crate::config::span::Span;
 use crate::config::text::Name;
 use crate::limiter::kinds;
-use crate::policy::{Mode, Rule};
+use crate::policy::{Mode, Preflights, Rule};
 use written::Written;
 
 /// A limit whose references to others are still names.
@@ -79,6 +79,7 @@ pub fn limit(
         nodes: nodes?.into_iter().map(|node| node.key).collect(),
         cost: numbers.bytes.map_or(cost, Some)?,
         counted: counted?,
+        preflights: limit.preflights.value().copied().unwrap_or(Preflights::Apart),
         enforced,
         exempt: exempt?,
         tiers: tiers?,
