@@ -31,8 +31,8 @@ fn a_client_over_its_own_limit_gets_429_from_it_and_not_503_from_the_fair_share(
     let gate = start(
         "trusted_proxies: [127.0.0.0/8]
 limits:
-  per_client: { key: client_ip, rate: 20/s, burst: 20 }
-  fair: { type: fair_share, capacity: 10/s }
+  per_client: { key: client_ip, rate: 4/s, burst: 4 }
+  fair: { type: fair_share, capacity: 2/s }
 routes:
   - { name: site, limits: [fair, per_client], respond: { status: 200 } }
 ",
