@@ -224,7 +224,7 @@ fn bytes_are_charged_in_both_directions() {
     let origin = Origin::that(Reply::Echo);
     let gate = Gate::start(&format!(
         "limits:
-  egress: {{ rate: 1KiB/m, burst: 64KiB }}
+  egress: {{ rate: 1KiB/m, burst: 60KiB }}
 routes:
   - {{ origin: \"{}\", limits: [egress] }}
 ",
@@ -232,7 +232,7 @@ routes:
     ));
     let body = vec![b'x'; 16 << 10];
     let mut connection = gate.connect();
-    // 16 KiB up and 16 KiB down: two of them fill 64 KiB
+    // 16 KiB up and 16 KiB down: two of them are 4 KiB too much, for which the third would have to wait four minutes
     let statuses: Vec<u16> = (0..3).map(|_| connection.ask("POST", "/", "", &body).status).collect();
     assert_eq!(statuses, [200, 200, 429]);
 }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::process::Stdio;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::gate::{Folder, binary};
@@ -52,6 +52,31 @@ pub struct Seen {
     pub status: u16,
 }
 
+/// So many tests may hammer at once: more of them make stores late, and then prove nothing.
+const AT_ONCE: usize = 2;
+
+static HAMMERING: Mutex<usize> = Mutex::new(0);
+static OVER: Condvar = Condvar::new();
+
+/// A test's turn to hammer, which ends when it is dropped.
+struct Turn;
+
+impl Turn {
+    fn wait() -> Turn {
+        let hammering = HAMMERING.lock().unwrap_or_else(PoisonError::into_inner);
+        let free = OVER.wait_while(hammering, |hammering| *hammering >= AT_ONCE);
+        *free.unwrap_or_else(PoisonError::into_inner) += 1;
+        Turn
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        *HAMMERING.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        OVER.notify_one();
+    }
+}
+
 /// Hammers all gates with requests of one client for each of these paths, from `threads` connections each, with so long a
 /// pause between them, until `during` is over.
 pub fn hammer(
@@ -61,6 +86,7 @@ pub fn hammer(
     pause: Duration,
     during: impl FnOnce(),
 ) -> Vec<Seen> {
+    let _turn = Turn::wait();
     let (done, seen) = (AtomicBool::new(false), Mutex::new(Vec::new()));
     let (done, seen_by_all) = (&done, &seen);
     std::thread::scope(|scope| {

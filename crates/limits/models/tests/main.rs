@@ -25,7 +25,11 @@ use shorthand::{at, broken_interval, bucket, cost, key};
 fn explore(preemptions: usize, runs: Option<usize>, body: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(preemptions);
-    model.max_permutations = runs;
+    if let Some(runs) = runs {
+        model.max_permutations = Some(runs);
+        // loom looks at the bound at its checkpoints only, which are 20,000 runs apart unless told otherwise
+        model.checkpoint_interval = runs;
+    }
     model.max_branches = 100_000;
     model.check(body);
 }

@@ -42,6 +42,9 @@ enum Act {
     GiveBack(KeyHash, u32),
 }
 
+/// After so many runs three guessers are cut off: the shortcuts below fail well within them.
+const MOST_RUNS: usize = 20_000;
+
 /// Each thread acts through its list. Whatever happens, no key holds more than `cap`, and in the end the table holds
 /// exactly what was kept, which is never less than `least_kept`.
 fn race<const ROWS: usize>(columns: usize, cap: u32, preemptions: usize, least_kept: u32, threads: Vec<Vec<Act>>) {
@@ -147,7 +150,7 @@ pub fn racers_that_refuse_each_other_look_again_and_one_is_admitted() {
 
 /// Whether loom finds an interleaving of two threads in which `decide` admits both of them at limit 1.
 fn is_refuted(decide: fn(&[AtomicU32; 2]) -> bool) -> bool {
-    fails_as_over(3, move || {
+    fails_as_over(3, None, move || {
         let rows = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
         let racing = [rows.clone(), rows].map(|rows| loom::thread::spawn(move || decide(&rows)));
         let admitted = racing.map(|thread| thread.join().unwrap());
@@ -155,9 +158,9 @@ fn is_refuted(decide: fn(&[AtomicU32; 2]) -> bool) -> bool {
     })
 }
 
-fn fails_as_over(preemptions: usize, body: impl Fn() + Send + Sync + 'static) -> bool {
+fn fails_as_over(preemptions: usize, runs: Option<usize>, body: impl Fn() + Send + Sync + 'static) -> bool {
     let search = || {
-        explore(preemptions, None, body);
+        explore(preemptions, runs, body);
     };
     quietly(|| match catch_unwind(AssertUnwindSafe(search)) {
         Ok(()) => false,
@@ -228,8 +231,8 @@ enum Order {
 /// Three guesses at limit `limit`, each answered at once and matching. True if more than the limit were sent on.
 fn guesses_get_through(order: Order, limit: u32, threads: usize) -> bool {
     // three threads are looked at with fewer preemptions, as each step more multiplies the interleavings
-    let preemptions = if threads > 2 { 1 } else { 3 };
-    fails_as_over(preemptions, move || {
+    let (preemptions, runs) = if threads > 2 { (1, Some(MOST_RUNS)) } else { (3, None) };
+    fails_as_over(preemptions, runs, move || {
         let pending = Arc::new(Pending::over(Table::<2>::with_shape(1, &SEED).unwrap()));
         let (level, sent) = (Arc::new(Level::default()), Arc::new(Inside::default()));
         let guess = {
@@ -286,4 +289,11 @@ pub fn reading_the_level_before_entering_is_seen_to_fail() {
 #[test]
 pub fn leaving_before_charging_is_seen_to_fail() {
     assert!(guesses_get_through(Order::LeaveBeforeCharge, 1, 2));
+}
+
+/// As far as three guessers are looked at.
+#[test]
+pub fn each_shortcut_is_seen_to_fail_with_three_guessers() {
+    assert!(guesses_get_through(Order::LevelBeforePending, 2, 3));
+    assert!(guesses_get_through(Order::LeaveBeforeCharge, 2, 3));
 }
