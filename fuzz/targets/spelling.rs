@@ -132,6 +132,7 @@ fn takes(path: &PathMatch, ignore: Ignore, asked: &str) -> bool {
         overloaded: Default::default(),
         body_limit: None,
         timeouts: Timeouts::default(),
+        criticality: Default::default(),
     }]);
     let request = Request {
         peer: Peer::Unix,

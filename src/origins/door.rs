@@ -117,7 +117,12 @@ impl OriginDoor {
     ///
     /// # Errors
     /// No place, now or within `longest`. Nothing is held then.
-    pub async fn place(self: &Arc<Self>, asks: &Asks, now: Timestamp, longest: Duration) -> Result<OriginPlace, NoPlace> {
+    pub async fn place(
+        self: &Arc<Self>,
+        asks: &Asks,
+        now: Timestamp,
+        longest: Duration,
+    ) -> Result<OriginPlace, NoPlace> {
         let held = |place| OriginPlace { door: Arc::clone(self), path: asks.path, place: Some(place), upgraded: None };
         let (mut waiting, tick) = match self.places.arrive(asks, now) {
             Entry::Given(place) => return Ok(held(place)),

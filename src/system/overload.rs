@@ -22,10 +22,10 @@ use std::time::Duration;
 use super::clock::{Clock, roll};
 use crate::config::settings;
 use crate::overload::delay::standing;
-use crate::overload::{Bounds, Controller, Criticality, Pressure, Readings, Refusing, Resource, Shares};
+use crate::overload::{Bounds, Controller, Pressure, Readings, Refusing, Resource, Shares};
 use crate::sketch::Seed;
 use crate::units::time::saturating_nanos;
-use crate::units::{Bytes, OutOfRange, Prefix, Timestamp};
+use crate::units::{Bytes, Criticality, OutOfRange, Prefix, Timestamp};
 
 /// From one decision to the next, and how long a probe sleeps.
 const TICK: Duration = Duration::from_millis(20);
@@ -128,7 +128,7 @@ impl Overload {
     #[inline]
     pub fn admits_request(&self, client: Prefix, criticality: Criticality) -> bool {
         self.begun();
-        self.requests.admit(client, criticality.position(), || (self.clock.now(), roll()))
+        self.requests.admit(client, criticality.importance(), || (self.clock.now(), roll()))
     }
 
     /// Some work was begun.

@@ -140,3 +140,35 @@ fn a_reload_keeps_who_holds_and_who_waits() {
     }
     gate.comes_to_rest();
 }
+
+#[test]
+fn critical_requests_go_before_others_and_background_ones_are_refused_first() {
+    let Held { origin, latches } = held(40);
+    let mut gate = explain::start(&format!(
+        "origins:
+  app: {{ addresses: [\"{}\"], inflight: {{ max: 1, queue: 2, queue_timeout: 60s }} }}
+routes:
+  - {{ name: pay, match: {{ path: /pay }}, origin: app, criticality: critical }}
+  - {{ name: crawl, match: {{ path: /crawl }}, origin: app, criticality: background }}
+  - {{ name: site, origin: app }}
+",
+        origin.address()
+    ));
+    let mut inside = send(&gate, 1, "/first");
+    origin.wait_for(1);
+    let mut crawl = send(&gate, 2, "/crawl");
+    waits(&gate, 1.0);
+    let mut site = send(&gate, 3, "/site");
+    waits(&gate, 2.0);
+    // the client that holds a place, and so the heaviest: it pays, and is next
+    let mut pay = send(&gate, 1, "/pay");
+    assert_eq!(crawl.answer_to("GET").expect("an answer comes").status, 503);
+    waits(&gate, 2.0);
+    latches.iter().for_each(Latch::open);
+    for connection in [&mut inside, &mut site, &mut pay] {
+        assert_eq!(connection.answer_to("GET").expect("an answer comes").status, 200);
+    }
+    let targets: Vec<String> = origin.arrivals().iter().map(|arrival| arrival.target.clone()).collect();
+    assert_eq!(targets, ["/first", "/pay", "/site"]);
+    gate.comes_to_rest();
+}

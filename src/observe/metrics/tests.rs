@@ -85,6 +85,7 @@ fn route(name: &str, rules: Vec<usize>) -> Route {
         overloaded: Default::default(),
         body_limit: None,
         timeouts: Timeouts::default(),
+        criticality: Default::default(),
     }
 }
 

@@ -129,7 +129,8 @@ async fn the_queue_is_bounded_and_has_a_deadline() {
 
 #[tokio::test]
 async fn a_freed_place_goes_to_the_queue() {
-    let state = origin(Balance::RoundRobin, Some(InflightCap { queue_timeout: Duration::from_secs(60), ..cap() }), &[1]);
+    let state =
+        origin(Balance::RoundRobin, Some(InflightCap { queue_timeout: Duration::from_secs(60), ..cap() }), &[1]);
     for _ in 0..200 {
         let held = state.place(None, NOW).await.unwrap();
         let waiter = tokio::spawn({
@@ -145,7 +146,8 @@ async fn a_freed_place_goes_to_the_queue() {
 
 #[tokio::test]
 async fn a_waiter_that_gives_up_leaves_nothing_behind() {
-    let state = origin(Balance::RoundRobin, Some(InflightCap { queue_timeout: Duration::from_secs(60), ..cap() }), &[1]);
+    let state =
+        origin(Balance::RoundRobin, Some(InflightCap { queue_timeout: Duration::from_secs(60), ..cap() }), &[1]);
     let held = state.place(None, NOW).await.unwrap();
     let waiter = tokio::spawn({
         let state = Arc::clone(&state);

@@ -98,6 +98,7 @@ fn policy(rules: Vec<Rule>, action: Action, origins: Vec<Arc<Origin>>) -> Policy
         overloaded: Default::default(),
         body_limit: None,
         timeouts: Timeouts::default(),
+        criticality: Default::default(),
     };
     let nobody = Prefix::new("192.0.2.1".parse().unwrap(), 32).unwrap();
     Policy {

@@ -6,8 +6,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use loom::sync::Notify;
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::thread;
-use tidegate_limits::door::{Asks, Class, Entry, Path, Place, PlaceDoor, PlacesSpec, Reserve, Standing, Waiting};
-use tidegate_limits::units::Timestamp;
+use tidegate_limits::door::{Asks, Entry, Path, Place, PlaceDoor, PlacesSpec, Reserve, Standing, Waiting};
+use tidegate_limits::units::{Criticality, Timestamp};
 
 use crate::explore;
 
@@ -35,7 +35,7 @@ fn wait(mut waiting: Waiting) -> Result<Place, Standing> {
 }
 
 fn asks(host: u64) -> Asks {
-    Asks { path: Path([Some(host), None, None]), weight: 1.0, class: Class::Default }
+    Asks { path: Path([Some(host), None, None]), weight: 1.0, criticality: Criticality::Default }
 }
 
 fn now(ms: u64) -> Timestamp {

@@ -43,9 +43,9 @@ impl Bucket {
 
     /// Puts one back that was not used.
     pub fn put_back(&self) {
-        let _ = self.empty_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |empty_at| {
-            Some(empty_at.saturating_sub(self.unit))
-        });
+        let _ = self
+            .empty_at
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |empty_at| Some(empty_at.saturating_sub(self.unit)));
     }
 
     /// In how many nanoseconds `1 + more` units are there.

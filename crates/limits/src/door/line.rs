@@ -3,9 +3,8 @@
 //! The requests of one key wait one behind the other. Keys are compared by scanning all that wait: with 800 of them a hand-over takes
 //! some microseconds, and it happens as often as the origin answers.
 
-use super::class::Class;
 use super::nodes::{Active, LEVELS, NONE, Nodes, Path};
-use crate::units::Timestamp;
+use crate::units::{Criticality, Timestamp};
 
 /// What a request asks with.
 #[derive(Debug, Clone, Copy)]
@@ -15,12 +14,12 @@ pub struct Asks {
     /// How many single clients its key stands for: 1 unless a tier says more.
     pub weight: f32,
     /// How much it matters.
-    pub class: Class,
+    pub criticality: Criticality,
 }
 
 impl Asks {
     /// Of nobody in particular.
-    pub const NOBODY: Asks = Asks { path: Path([None; LEVELS]), weight: 1.0, class: Class::Default };
+    pub const NOBODY: Asks = Asks { path: Path([None; LEVELS]), weight: 1.0, criticality: Criticality::Default };
 }
 
 /// A request that waits. Of one line; a ticket that has been answered is never answered again.
@@ -67,7 +66,7 @@ struct Group {
     nodes: Active,
     parts: [f32; LEVELS],
     weight: f32,
-    class: Class,
+    criticality: Criticality,
     first: u32,
     last: u32,
 }
@@ -84,8 +83,14 @@ struct Waiter {
 const NOBODY: Waiter = Waiter { serial: 0, since: Timestamp::ZERO, group: NONE, before: NONE, behind: NONE };
 
 /// No group: its room is free.
-const NO_GROUP: Group =
-    Group { nodes: [NONE; LEVELS], parts: [0.0; LEVELS], weight: 1.0, class: Class::Default, first: NONE, last: NONE };
+const NO_GROUP: Group = Group {
+    nodes: [NONE; LEVELS],
+    parts: [0.0; LEVELS],
+    weight: 1.0,
+    criticality: Criticality::Default,
+    first: NONE,
+    last: NONE,
+};
 
 /// A request that has left the line.
 #[derive(Debug, Clone, Copy)]
@@ -100,7 +105,7 @@ pub(super) struct Left {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Next {
     group: u32,
-    pub class: Class,
+    pub criticality: Criticality,
     pub score: f32,
     pub top: f32,
 }
@@ -166,11 +171,13 @@ impl Line {
             *nodes = new.nodes.enter(&path);
             new.nodes.hold(nodes, 1.0);
         }
-        let mut waiting: Vec<_> = (0..).zip(self.waiters.iter().copied()).filter(|(_, one)| one.group != NONE).collect();
+        let mut waiting: Vec<_> =
+            (0..).zip(self.waiters.iter().copied()).filter(|(_, one)| one.group != NONE).collect();
         waiting.sort_by_key(|(_, one)| one.serial);
         for (slot, one) in waiting {
             let Some(group) = self.groups.get(one.group as usize) else { continue };
-            let asks = Asks { path: self.nodes.path(&group.nodes), weight: group.weight, class: group.class };
+            let asks =
+                Asks { path: self.nodes.path(&group.nodes), weight: group.weight, criticality: group.criticality };
             new.free.retain(|free| *free != slot);
             new.sit(slot, one.serial, &asks, one.since);
         }
@@ -231,7 +238,7 @@ impl Line {
         });
         self.change(before, |waiter| waiter.behind = slot);
         self.change(slot, |waiter| *waiter = Waiter { serial, since, group: at, before, behind: NONE });
-        if let Some(waiting) = self.waiting.get_mut(asks.class.position()) {
+        if let Some(waiting) = self.waiting.get_mut(asks.criticality.position()) {
             *waiting += 1;
         }
         Some(Ticket { slot, serial })
@@ -250,7 +257,7 @@ impl Line {
         });
         let [key, ..] = nodes;
         // a key that found no room among the active waits in a group of its own
-        let of_key = self.of_key.get_mut(key as usize).and_then(|of| of.get_mut(asks.class.position()));
+        let of_key = self.of_key.get_mut(key as usize).and_then(|of| of.get_mut(asks.criticality.position()));
         if let Some(at) = of_key.as_deref().copied().filter(|at| *at != NONE) {
             if let Some(group) = self.groups.get_mut(at as usize) {
                 (group.parts, group.weight) = (parts, asks.weight);
@@ -262,7 +269,8 @@ impl Line {
             *of_key = at;
         }
         if let Some(group) = self.groups.get_mut(at as usize) {
-            *group = Group { nodes, parts, weight: asks.weight, class: asks.class, first: NONE, last: NONE };
+            *group =
+                Group { nodes, parts, weight: asks.weight, criticality: asks.criticality, first: NONE, last: NONE };
         }
         self.end = self.end.max(at as usize + 1);
         Some(at)
@@ -270,7 +278,9 @@ impl Line {
 
     /// Whether the ticket's request still waits.
     pub fn waits(&self, ticket: Ticket) -> bool {
-        self.waiters.get(ticket.slot as usize).is_some_and(|waiter| waiter.group != NONE && waiter.serial == ticket.serial)
+        self.waiters
+            .get(ticket.slot as usize)
+            .is_some_and(|waiter| waiter.group != NONE && waiter.serial == ticket.serial)
     }
 
     /// Takes a request out of the line. Its nodes stay active; the caller lets them [quit](Nodes::quit).
@@ -286,7 +296,7 @@ impl Line {
         self.change(ticket.slot, |gone| *gone = NOBODY);
         self.free.push(ticket.slot);
         self.nodes.wait(&group.nodes, -1.0);
-        if let Some(waiting) = self.waiting.get_mut(group.class.position()) {
+        if let Some(waiting) = self.waiting.get_mut(group.criticality.position()) {
             *waiting = waiting.saturating_sub(1);
         }
         let mut empty = false;
@@ -307,7 +317,7 @@ impl Line {
 
     fn drop_group(&mut self, at: u32, group: &Group) {
         let [key, ..] = group.nodes;
-        if let Some(of) = self.of_key.get_mut(key as usize).and_then(|of| of.get_mut(group.class.position())) {
+        if let Some(of) = self.of_key.get_mut(key as usize).and_then(|of| of.get_mut(group.criticality.position())) {
             *of = NONE;
         }
         if let Some(room) = self.groups.get_mut(at as usize) {
@@ -354,13 +364,14 @@ impl Line {
         for (at, group) in self.groups() {
             let score = self.score(group);
             top = top.max(score);
-            let class = if reverse { 3 - group.class as u8 } else { group.class as u8 };
+            let class = if reverse { 3 - group.criticality as u8 } else { group.criticality as u8 };
             if best.is_some_and(|(c, s, ..)| (class, score) > (c, s)) {
                 continue;
             }
             let serial = self.waiters.get(group.first as usize).map_or(u64::MAX, |waiter| waiter.serial);
             if best.is_none_or(|(c, s, n, _)| (class, score, serial) < (c, s, n)) {
-                best = Some((class, score, serial, Next { group: at, class: group.class, score, top: 0.0 }));
+                best =
+                    Some((class, score, serial, Next { group: at, criticality: group.criticality, score, top: 0.0 }));
             }
         }
         best.map(|(.., next)| Next { top, ..next })
@@ -375,18 +386,18 @@ impl Line {
     /// Takes out who is pushed out: of the least important class the one with the greatest claim, of equal ones the newest. Says the
     /// greatest score of all that waited, too.
     pub(super) fn push_out(&mut self) -> Option<(Left, f32)> {
-        let mut worst: Option<(Class, f32, u64, u32)> = None;
+        let mut worst: Option<(Criticality, f32, u64, u32)> = None;
         let (mut top, mut least): (f32, f32) = (0.0, f32::INFINITY);
         for (_, group) in self.groups() {
             let score = self.score(group);
             (top, least) = (top.max(score), least.min(score));
             let claim = self.nodes.claim(&group.nodes, &group.parts, self.held_counts.max(f32::MIN_POSITIVE));
-            if worst.is_some_and(|(class, most, ..)| (group.class, claim) < (class, most)) {
+            if worst.is_some_and(|(class, most, ..)| (group.criticality, claim) < (class, most)) {
                 continue;
             }
             let serial = self.waiters.get(group.last as usize).map_or(0, |waiter| waiter.serial);
-            if worst.is_none_or(|(class, most, newest, _)| (group.class, claim, serial) > (class, most, newest)) {
-                worst = Some((group.class, claim, serial, group.last));
+            if worst.is_none_or(|(class, most, newest, _)| (group.criticality, claim, serial) > (class, most, newest)) {
+                worst = Some((group.criticality, claim, serial, group.last));
             }
         }
         let (_, _, serial, slot) = worst?;

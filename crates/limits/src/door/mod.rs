@@ -7,23 +7,22 @@
 //! No lock, no clock, no waker: each call takes the time and tells what became of whom ([`Act`]). Memory is fixed when a door is made.
 
 mod bucket;
-mod class;
 mod line;
 mod nodes;
 mod outcomes;
 mod places;
 mod reserve;
+mod reserved;
 mod shared_places;
 mod tokens;
 mod upgraded;
 
-
 pub use bucket::Bucket;
-pub use class::{Class, Reserved};
 pub use line::{Act, Asks, Line, Standing, Ticket};
 pub use nodes::{LEVELS, Path};
 pub use places::{Arrived, PlaceId, Places, PlacesSpec};
 pub use reserve::Reserve;
+pub use reserved::Reserved;
 pub use shared_places::{Entry, Place, PlaceDoor, Waiting};
 pub use tokens::{Tokens, TokensSpec, Unit};
 pub use upgraded::{UpgradedDoor, UpgradedPlace};

@@ -6,11 +6,11 @@
 
 use std::time::Duration;
 
-use super::class::{Class, Reserved};
 use super::line::{Act, Asks, Left, Line, Standing, Ticket};
 use super::nodes::{Active, LEVELS, Path};
 use super::reserve::{Learned, Reserve};
-use crate::units::{Bytes, Timestamp};
+use super::reserved::Reserved;
+use crate::units::{Bytes, Criticality, Timestamp};
 
 /// What a door to places is made by.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -193,15 +193,15 @@ impl Places {
     }
 
     /// Whether a request of this class may go on at once: nobody waits, nothing is kept for light ones, and a place is free.
-    fn is_open(&self, class: Class) -> bool {
-        let leaves = self.spec.reserved.before(class);
+    fn is_open(&self, criticality: Criticality) -> bool {
+        let leaves = self.spec.reserved.before(criticality);
         self.line.waiting() == 0 && self.reserve() < 1.0 && self.held.saturating_add(leaves) < self.max
     }
 
     /// A request has come.
     pub fn arrive(&mut self, asks: &Asks, now: Timestamp, acts: &mut impl FnMut(Act<PlaceId>)) -> Arrived {
         self.advance(now);
-        if self.is_open(asks.class) {
+        if self.is_open(asks.criticality) {
             let nodes = self.line.nodes.enter(&asks.path);
             return Arrived::Given(self.hold(nodes, now, false));
         }
@@ -274,7 +274,12 @@ impl Places {
             self.free.extend((self.named.len()..named).rev().map(|slot| slot as u32));
             let mut places = std::mem::take(&mut self.named).into_vec();
             places.resize(named, None);
-            self.line = self.line.rebuilt(spec.queue, named as u32, spec.shares, places.iter_mut().flatten().map(|held| &mut held.nodes));
+            self.line = self.line.rebuilt(
+                spec.queue,
+                named as u32,
+                spec.shares,
+                places.iter_mut().flatten().map(|held| &mut held.nodes),
+            );
             self.named = places.into();
             self.reserve.follow(spec.reserve);
             self.spec = spec;
@@ -347,7 +352,7 @@ impl Places {
             let free = self.max - self.held;
             let Some(next) = self.line.next() else { return };
             let leaves = (self.reserve.places(self.max) * Line::part(next.score, next.top)).floor() as u32;
-            if free <= leaves.max(self.spec.reserved.before(next.class)) {
+            if free <= leaves.max(self.spec.reserved.before(next.criticality)) {
                 return;
             }
             let Some(left) = self.line.oldest(&next).and_then(|ticket| self.line.leave(ticket)) else { return };

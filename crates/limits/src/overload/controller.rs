@@ -18,10 +18,9 @@
 
 use std::time::Duration;
 
-use super::class::Criticality;
 use super::pressure::{Bounds, Pressure, Readings, Resource, START};
 use super::shares::Shares;
-use crate::units::Timestamp;
+use crate::units::{Criticality, Timestamp};
 
 /// How long the pressure must stay high before anybody is refused, and low before nobody is.
 const ENTER: Duration = Duration::from_millis(100);

@@ -4,12 +4,10 @@
 //! * [`delay`]: the scheduling delay.
 //! * [`controller`]: how much each client may still ask for while the pressure is too high.
 //! * [`shares`]: recent rates of all clients in fixed memory, and the verdict about the next connection or request.
-//! * [`class`]: what gives way first.
 //!
 //! Measurements, times and random numbers are arguments. One thread calls [`Controller::tick`](controller::Controller::tick) some
 //! fifty times a second; any number of threads ask [`Shares::admit`](shares::Shares::admit), without a lock.
 
-pub mod class;
 pub mod controller;
 pub mod delay;
 pub mod pressure;
@@ -18,7 +16,6 @@ pub mod shares;
 #[cfg(test)]
 mod simulated;
 
-pub use class::Criticality;
 pub use controller::{Controller, Refusing};
 pub use pressure::{Bounds, Pressure, Readings, Resource};
 pub use shares::Shares;

@@ -3,13 +3,12 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::class::Criticality;
 use super::controller::{Controller, Refusing};
 use super::delay::standing;
 use super::pressure::{Bounds, Readings};
 use super::shares::Shares;
 use crate::sketch::Seed;
-use crate::units::{Dice, Prefix, Timestamp};
+use crate::units::{Criticality, Dice, Prefix, Timestamp};
 
 const STEP: u64 = 100_000;
 const SECOND: u64 = 1_000_000_000;
@@ -93,7 +92,7 @@ fn run(clients: &[Client], seconds: u64, protect: bool, paused: Option<(f64, f64
             let Client { prefix, class, .. } = clients[index];
             let mut clock = || (at(now), dice.roll());
             let admitted = match class {
-                Some(class) => requests.admit(prefix, class.position(), &mut clock),
+                Some(class) => requests.admit(prefix, class.importance(), &mut clock),
                 None => connections.admit(prefix, 0, &mut clock),
             };
             if protect && !admitted {

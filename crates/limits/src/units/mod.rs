@@ -4,6 +4,7 @@
 
 pub mod amount;
 pub mod calendar;
+pub mod criticality;
 pub mod dice;
 pub mod divisor;
 pub mod prefix;
@@ -11,6 +12,7 @@ pub mod time;
 
 pub use amount::{Bytes, Cost, Rate, Share};
 pub use calendar::{Calendar, CalendarUnit, Period, Weekday, Zone};
+pub use criticality::Criticality;
 pub use dice::Dice;
 pub use divisor::Divisor;
 pub use prefix::Prefix;

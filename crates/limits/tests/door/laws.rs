@@ -1,8 +1,8 @@
 //! What holds under any sequence of requests.
 
 use proptest::prelude::*;
-use tidegate_limits::door::{Act, Arrived, Asks, Class, PlaceId, Places, PlacesSpec, Reserve, Ticket, Tokens, TokensSpec};
-use tidegate_limits::units::Timestamp;
+use tidegate_limits::door::{Act, Arrived, Asks, PlaceId, Places, PlacesSpec, Reserve, Ticket, Tokens, TokensSpec};
+use tidegate_limits::units::{Criticality, Timestamp};
 
 use crate::world::{MS, path};
 
@@ -50,8 +50,8 @@ impl Watched {
         let mut note = |act| acts.push(act);
         match step {
             Step::Arrive(host, class) => {
-                let class = Class::ALL[usize::from(class)];
-                let asks = Asks { path: path(0x0a00_0000 + u32::from(host) * 0x4001), weight: 1.0, class };
+                let criticality = Criticality::ALL[usize::from(class)];
+                let asks = Asks { path: path(0x0a00_0000 + u32::from(host) * 0x4001), weight: 1.0, criticality };
                 self.asked += 1;
                 match self.door.arrive(&asks, now, &mut note) {
                     Arrived::Given(place) => self.given(place),
@@ -144,7 +144,7 @@ proptest! {
             // each key has at least five that wait
             for host in 0..4 {
                 while waits.iter().filter(|(_, of)| *of == host).count() < 5 {
-                    let asks = Asks { path: path(host << 16), weight: 1.0, class: Class::Default };
+                    let asks = Asks { path: path(host << 16), weight: 1.0, criticality: Criticality::Default };
                     match door.arrive(&asks, Timestamp::from_nanos(now), &mut |act| acts.push(act)) {
                         Arrived::Given(place) => holds.push((place, host, now + takes * MS)),
                         Arrived::Waits(ticket) => waits.push((ticket, host)),
@@ -187,7 +187,7 @@ proptest! {
             let mut acts = Vec::new();
             let stamp = Timestamp::from_nanos(now);
             door.tick(&bucket, stamp, &mut |act| acts.push(act));
-            let asks = Asks { path: path(u32::from(host) << 12), weight: 1.0, class: Class::Default };
+            let asks = Asks { path: path(u32::from(host) << 12), weight: 1.0, criticality: Criticality::Default };
             match door.arrive(&bucket, &asks, stamp, &mut |act| acts.push(act)) {
                 Arrived::Given(_) => went.push(now),
                 Arrived::Waits(ticket) => waits.push(ticket),
@@ -228,7 +228,7 @@ proptest! {
                 continue;
             }
             level += 1.0;
-            let asks = Asks { path: path(u32::from(host)), weight: 1.0, class: Class::Default };
+            let asks = Asks { path: path(u32::from(host)), weight: 1.0, criticality: Criticality::Default };
             let arrived = door.arrive(&bucket, &asks, Timestamp::from_nanos(now), &mut |_| {});
             prop_assert!(matches!(arrived, Arrived::Given(_)), "{arrived:?}");
         }

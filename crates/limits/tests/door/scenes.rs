@@ -4,7 +4,9 @@
 
 use std::time::Duration;
 
-use tidegate_limits::door::{Class, PlacesSpec, TokensSpec};
+use tidegate_limits::door::{PlacesSpec, TokensSpec};
+
+use tidegate_limits::units::Criticality;
 
 use crate::world::{Client, Fair, Fate, How, MS, Rate, SECOND, World};
 
@@ -12,7 +14,7 @@ use crate::world::{Client, Fair, Fate, How, MS, Rate, SECOND, World};
 const BEGIN: u64 = 3 * SECOND;
 
 pub fn client(host: u32, asks: How, takes: u64) -> Client {
-    Client { host, class: Class::Default, weight: 1.0, asks, takes, leaves: None, from: 0 }
+    Client { host, criticality: Criticality::Default, weight: 1.0, asks, takes, leaves: None, from: 0 }
 }
 
 /// So many light ones and one heavy one, each in a network of its own.
@@ -43,8 +45,12 @@ fn places(max: u32, light: u32, hostile: Vec<Client>, seconds: u64) -> Outcome {
     let mut world = World::new(Fair::new(PlacesSpec::new(max)), clients, BEGIN, 7);
     world.run(BEGIN + seconds * SECOND);
     let light = light as usize;
-    let outcome =
-        Outcome { light: world.fate(0..light), heavy: world.fate(light..light + 1), used: world.used(), most: world.most };
+    let outcome = Outcome {
+        light: world.fate(0..light),
+        heavy: world.fate(light..light + 1),
+        used: world.used(),
+        most: world.most,
+    };
     println!(
         "{max} places: light {:.4} p99 {:?}, heavy {:.3}, used {:.3}, reserve {:.2}",
         outcome.light.share(),
@@ -136,11 +142,11 @@ fn light_ones_that_come_together_are_served() {
 fn critical_requests_are_served_beside_any_background() {
     let mut clients = bystanders(200.0, 8, 100 * MS);
     for client in &mut clients {
-        client.class = Class::Critical;
+        client.criticality = Criticality::Critical;
     }
     let eight = (0..8).map(|net| 0xc000_0001 + (net << 16));
     let background = hostile(eight, How::Connections(100, LATER), 100 * MS);
-    clients.extend(background.into_iter().map(|client| Client { class: Class::Background, ..client }));
+    clients.extend(background.into_iter().map(|client| Client { criticality: Criticality::Background, ..client }));
     let mut world = World::new(Fair::new(PlacesSpec::new(20)), clients, BEGIN, 13);
     world.run(BEGIN + 12 * SECOND);
     let critical = world.fate(0..9);

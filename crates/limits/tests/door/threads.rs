@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
-use tidegate_limits::door::{Asks, Class, Entry, Place, PlaceDoor, PlacesSpec, Reserve, Standing, Waiting};
-use tidegate_limits::units::Timestamp;
+use tidegate_limits::door::{Asks, Entry, Place, PlaceDoor, PlacesSpec, Reserve, Standing, Waiting};
+use tidegate_limits::units::{Criticality, Timestamp};
 
 use crate::world::{MS, path};
 
@@ -32,7 +32,7 @@ fn wait(waiting: Waiting) -> Result<Place, Standing> {
 }
 
 fn asks(host: u32) -> Asks {
-    Asks { path: path(host), weight: 1.0, class: Class::Default }
+    Asks { path: path(host), weight: 1.0, criticality: Criticality::Default }
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn no_place_is_lost_and_nobody_sleeps_beside_one() {
                             thread::yield_now();
                         }
                         inside.fetch_sub(1, Ordering::SeqCst);
-                        door.give_back(place, || now());
+                        door.give_back(place, now);
                         if turn % 500 == 0 && host == 0 {
                             door.set_max(max - turn / 500 % 2 * (max / 2), now());
                         }
@@ -112,7 +112,7 @@ fn other_words_keep_who_holds_and_who_waits() {
     let now = |ms: u64| Timestamp::from_nanos(3_600_000 * MS + ms * MS);
     let Entry::Given(place) = door.arrive(&asks(1), now(0)) else { panic!("it is free") };
     let mut waiting: Vec<_> = (0..4)
-        .map(|host| match door.arrive(&asks(host % 2 << 20), now(1)) {
+        .map(|host| match door.arrive(&asks((host % 2) << 20), now(1)) {
             Entry::Waits { waiting, .. } => waiting,
             other => panic!("{other:?}"),
         })

@@ -4,8 +4,10 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::time::Duration;
 
-use tidegate_limits::door::{Act, Arrived, Asks, Bucket, Class, Path, PlaceId, Places, PlacesSpec, Ticket, Tokens, TokensSpec};
-use tidegate_limits::units::Timestamp;
+use tidegate_limits::door::{
+    Act, Arrived, Asks, Bucket, Path, PlaceId, Places, PlacesSpec, Ticket, Tokens, TokensSpec,
+};
+use tidegate_limits::units::{Criticality, Timestamp};
 
 pub const MS: u64 = 1_000_000;
 pub const SECOND: u64 = 1_000 * MS;
@@ -20,7 +22,7 @@ pub fn stamp(now: u64) -> Timestamp {
 pub struct Client {
     /// Its address.
     pub host: u32,
-    pub class: Class,
+    pub criticality: Criticality,
     pub weight: f32,
     pub asks: How,
     /// How long its requests take at the origin, give or take a fifth.
@@ -443,7 +445,7 @@ impl<G: Gate> World<G> {
         if now >= self.from {
             self.fates[at].asked += 1;
         }
-        let asks = Asks { path: path(client.host), weight: client.weight, class: client.class };
+        let asks = Asks { path: path(client.host), weight: client.weight, criticality: client.criticality };
         let mut answers = Vec::new();
         self.gate.arrive(number, &asks, now, &mut answers);
         self.at(now + self.gate.longest(), Event::Expire(number));

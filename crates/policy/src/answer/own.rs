@@ -21,11 +21,9 @@ impl<'a> Own<'a> {
     pub fn of(refusal: Refusal, decision: Option<&Decision>, policy: &'a Policy) -> Own<'a> {
         let limited = match refusal {
             Refusal::Limit | Refusal::Penalty | Refusal::Concurrency => true,
-            Refusal::Inflight
-            | Refusal::FairShare
-            | Refusal::OriginFull
-            | Refusal::StoreSilent
-            | Refusal::Overload => false,
+            Refusal::Inflight | Refusal::FairShare | Refusal::OriginFull | Refusal::StoreSilent | Refusal::Overload => {
+                false
+            }
             Refusal::KeyMissing
             | Refusal::AmbiguousValue
             | Refusal::RepeatedField

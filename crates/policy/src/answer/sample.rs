@@ -43,6 +43,7 @@ pub fn policy_with(rules: Vec<Rule>, on_route: Vec<usize>, responses: Responses)
         overloaded: Default::default(),
         body_limit: None,
         timeouts: Timeouts::default(),
+        criticality: Default::default(),
     };
     Policy {
         clients: ClientRules::default(),

@@ -163,10 +163,7 @@ fn origin(origin: &Origin) -> Tree {
     };
     let mut tree = vec![("addresses", Tree::List(addresses.collect())), ("balance", balance)];
     if let Some(cap) = &origin.inflight {
-        tree.push((
-            "inflight",
-            inflight(cap),
-        ));
+        tree.push(("inflight", inflight(cap)));
     }
     tree.push(("timeouts", origin.timeouts.tree()));
     tree.push(("retries", health::retries(&origin.retries)));
@@ -245,6 +242,7 @@ fn route(route: &Route, written: &WrittenRoute, policy: &Policy) -> Tree {
     }
     tree.push(("body_limit", BodyLimit::tree(&route.body_limit)));
     tree.push(("timeouts", route.timeouts.tree()));
+    tree.push(("criticality", word(&route.criticality)));
     Tree::map(tree)
 }
 

@@ -20,7 +20,7 @@ use crate::limiter::adaptive::Algorithm;
 use crate::limiter::sharing::{OnStoreError, Sharing};
 use crate::limiter::{FORMS, Form, kinds};
 use crate::policy::{BodyFormat, FieldStyle, Mode, OnClientAbort, Preflights, Protocol, RepeatedFields, Report};
-use crate::units::{Bytes, Weekday};
+use crate::units::{Bytes, Criticality, Weekday};
 
 /// The words of one field: reader, schema, and the way back.
 macro_rules! words {
@@ -128,6 +128,10 @@ words! {
     } later: []
     BalanceWord = "balance" {
         "round_robin" => BalanceWord::RoundRobin, "least_inflight" => BalanceWord::LeastInflight,
+    } later: []
+    Criticality = "criticality" {
+        "critical" => Criticality::Critical, "default" => Criticality::Default, "sheddable" => Criticality::Sheddable,
+        "background" => Criticality::Background,
     } later: []
     OrderWord = "order" { "fair" => OrderWord::Fair, "arrival" => OrderWord::Arrival, } later: []
     RetryOn = "reason to retry" {

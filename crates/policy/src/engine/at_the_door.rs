@@ -3,7 +3,7 @@
 use super::core::Engine;
 use super::evaluation::Read;
 use super::keys::Hashed;
-use crate::door::{Asks, Class, Path};
+use crate::door::{Asks, Path};
 use crate::policy::Action;
 
 /// In the place of a key that a request lacks: those that lack it are held together, so that nobody is light for leaving it out.
@@ -20,6 +20,6 @@ impl Engine {
             // zero says that there is no node
             *hash = Some(found.map_or(LACKING, |hash| hash.halves()[0].max(LACKING)));
         }
-        Some(Asks { path, weight: 1.0, class: Class::Default })
+        Some(Asks { path, weight: 1.0, criticality: about.route.criticality })
     }
 }

@@ -101,8 +101,15 @@ impl NoPlace {
 
     /// Reads what [`NoPlace::pack`] wrote.
     pub fn unpack(words: &[u64; NoPlace::WORDS]) -> Option<NoPlace> {
-        let [[reason, level], [held, places], [waiting, share], [own_held, own_waiting], [own_used, score], [next, half_life], [_, round]] =
-            words.map(|word| [(word >> 32) as u32, word as u32]);
+        let [
+            [reason, level],
+            [held, places],
+            [waiting, share],
+            [own_held, own_waiting],
+            [own_used, score],
+            [next, half_life],
+            [_, round],
+        ] = words.map(|word| [(word >> 32) as u32, word as u32]);
         let (reason, level) = (*NoPlaceReason::ALL.get(reason as usize)?, u8::try_from(level).ok()?);
         Some(NoPlace {
             reason,

@@ -85,7 +85,10 @@ impl QueuePart {
             count(self.own_waiting),
             self.own_used
         ));
-        lines.push(format!("  the next to go weighed {:.1}; a use counts half after {:.0} s", self.next, self.memory_seconds));
+        lines.push(format!(
+            "  the next to go weighed {:.1}; a use counts half after {:.0} s",
+            self.next, self.memory_seconds
+        ));
         lines
     }
 }

@@ -3,11 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use arrayvec::ArrayVec;
-
 use super::statuses::StatusSet;
 use crate::client::key::KeySpec;
-use crate::door::{LEVELS, PlacesSpec, Reserve};
+use crate::door::{PlacesSpec, Reserve};
 use crate::limiter::adaptive::AdaptiveSpec;
 use crate::units::Share;
 
@@ -247,7 +245,7 @@ pub enum QueueOrder {
     Arrival,
     /// The one whose key and networks hold and lately used least. The key first, then the networks around it from the narrow to the wide, at
     /// most two; each with the number of single clients that it stands for.
-    Fair(ArrayVec<(KeySpec, u32), LEVELS>),
+    Fair(Vec<(KeySpec, u32)>),
 }
 
 impl InflightCap {

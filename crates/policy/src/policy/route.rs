@@ -25,7 +25,7 @@ use super::edit::HeaderEdits;
 use super::origin::Timeouts;
 use super::response::OwnAnswer;
 use crate::request::Request;
-use crate::units::Bytes;
+use crate::units::{Bytes, Criticality};
 pub use fold::{Ignore, KeyRoom};
 pub use holds::{LONGEST_VALUE, Undecided};
 pub use table::{RouteTable, Taken};
@@ -55,6 +55,8 @@ pub struct Route {
     pub body_limit: Option<Bytes>,
     /// The origin's deadlines with this route's own put over them.
     pub timeouts: Timeouts,
+    /// How much its requests matter where not all can be served.
+    pub criticality: Criticality,
 }
 
 impl Route {

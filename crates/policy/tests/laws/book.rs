@@ -101,6 +101,7 @@ pub fn book(rules: Vec<Rule>) -> Engine {
         overloaded: Default::default(),
         body_limit: None,
         timeouts: Timeouts::default(),
+        criticality: Default::default(),
     };
     let loopback = Prefix::new("127.0.0.0".parse().unwrap(), 8).unwrap();
     let policy = Policy {

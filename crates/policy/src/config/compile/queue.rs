@@ -1,7 +1,5 @@
 //! How many requests an origin takes at once, and who of those above that goes next.
 
-use arrayvec::ArrayVec;
-
 use super::checks::{number32, out_of_place};
 use crate::client::key::{KeyPart, KeySpec, MAX_PARTS, Missing};
 use crate::config::fault::{Code, Diagnostic, Faults};
@@ -92,7 +90,7 @@ fn fair(words: &Inflight, faults: &mut Faults) -> Option<QueueOrder> {
             return None;
         }
     };
-    let mut nodes = ArrayVec::from_iter([(key, 1)]);
+    let mut nodes = vec![(key, 1)];
     if !by_address {
         out_of_place(&words.networks, "`networks` without `client_ip`", "the key has no address", faults);
         return Some(QueueOrder::Fair(nodes));
@@ -100,7 +98,7 @@ fn fair(words: &Inflight, faults: &mut Faults) -> Option<QueueOrder> {
     for (length, share) in networks(&words.networks, faults) {
         let network = KeyPart::ClientIp { ipv4_prefix: Some(length), ipv6_prefix: Some(2 * length) };
         if let Ok(key) = KeySpec::new([network], None) {
-            _ = nodes.try_push((key, share));
+            nodes.push((key, share));
         }
     }
     Some(QueueOrder::Fair(nodes))

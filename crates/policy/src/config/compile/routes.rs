@@ -93,6 +93,7 @@ pub fn routes(
             overloaded,
             body_limit: at.value.body_limit.value().map_or(defaults.body_limit, |limit| limit.0),
             timeouts: over(&at.value.timeouts, &above),
+            criticality: at.value.criticality(),
         };
         let trees = WrittenRoute {
             matches: written,

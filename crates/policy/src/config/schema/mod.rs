@@ -24,7 +24,9 @@ pub use connection::{Connections, RefuseAtAccept, RequestBody, RequestHead, Resp
 pub use health::{Adaptive, Health};
 pub use kind_words::ShareNode;
 pub use limit::{Accuracy, Condition, DelayAction, Limit, LimitAction, OtherLimit, TagAction, Tier};
-pub use origin::{Balance, BalanceText, ClientCertificate, Inflight, Origin, OriginAddress, OriginTls, Retries, RouteInflight};
+pub use origin::{
+    Balance, BalanceText, ClientCertificate, Inflight, Origin, OriginAddress, OriginTls, Retries, RouteInflight,
+};
 pub use process::{
     AccessLog, Admin, Certificate, ClientCertificates, Drain, Http2, Listener, Log, Metrics, Overload, Sample, Server,
     Telemetry, Tls,

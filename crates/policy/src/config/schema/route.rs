@@ -15,6 +15,7 @@ use crate::config::text::{FieldValue, Name, TemplateText};
 use crate::config::web_origin::{CorsHeader, CorsMethod, CorsOrigin};
 use crate::config::word::BodyLimit;
 use crate::policy::Timeouts;
+use crate::units::Criticality;
 
 section! {
     /// What is done with some requests.
@@ -47,6 +48,9 @@ section! {
         optional body_limit: BodyLimit,
         /// How long to wait for the origin, over what it says itself.
         optional timeouts: Words<Timeouts>,
+        /// How much its requests matter where not all can be served, at the origin's queue and when the gate itself has too much to do:
+        /// `critical` goes first, `background` gives way first.
+        optional criticality: Criticality [default default],
     }
     later: ["redirect", "rewrite", "action", "exempt", "tiers"]
 }

@@ -46,6 +46,7 @@ fn route(matches: Vec<Match>) -> Route {
         overloaded: Default::default(),
         body_limit: None,
         timeouts: Timeouts::default(),
+        criticality: Default::default(),
     }
 }
 
