@@ -19,6 +19,7 @@
 //! | 2 | [`request`] | a request, as the floors below 8 see it |
 //! | 2 | [`sketch`] | published algorithms in fixed memory: meters, monotone and summing tables, sets, lists of the heaviest |
 //! | 3 | [`limiter`] | one kind of limit per file |
+//! | 3 | [`door`] | who of those that wait for something scarce goes next, and who goes away |
 //! | 3 | [`overload`] | how near a server is to what it can serve, and who is refused then |
 //! | 4 | [`client`] | the client of a request |
 //! | 5 | [`policy`] | the compiled policy: immutable and valid |

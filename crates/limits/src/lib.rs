@@ -86,6 +86,7 @@
 //! | `sync` | atomics, fences, lists that are replaced whole |
 //! | [`sketch`] | published algorithms in fixed memory: meters, tables, sets, lists of the heaviest |
 //! | [`limiter`] | the kinds of limit |
+//! | [`door`] | who of those that wait for something scarce goes next, and who goes away |
 //! | [`overload`] | how near a server is to what it can serve, and who is refused then |
 
 #![forbid(unsafe_code)]
