@@ -129,7 +129,7 @@ fn details(config: &Config, series: usize) -> String {
     }
     if (0..).zip(&config.policy.rules).any(|(index, rule)| has_demand(&config.policy, index, rule)) {
         text.push_str(
-            "+ 25 %: beside a fair_share, for what clients ask of their own limit; docs/limits/fair_share.md\n",
+            "+ 12.5 %: beside a fair_share, for what clients ask of their own limit; docs/limits/fair_share.md\n",
         );
     }
     let page = if config.settings.metrics.is_some() { "" } else { ", if `telemetry.metrics` were on" };
@@ -190,7 +190,7 @@ fn row((index, rule): (usize, &Rule), config: &Config) -> [String; 8] {
         1 => memory,
         tables => format!("{tables} × {memory}"),
     };
-    let memory = if has_demand(&config.policy, index, rule) { format!("{memory} + 25 %") } else { memory };
+    let memory = if has_demand(&config.policy, index, rule) { format!("{memory} + 12.5 %") } else { memory };
     [rule.name.clone(), promise, key, memory, columns, refused, error, store]
 }
 

@@ -112,12 +112,12 @@ impl Demand {
     }
 }
 
-/// The numbers of the limit over a quarter of its table: nothing is promised by it.
+/// The numbers of the limit over an eighth of its table: nothing is promised by it.
 fn smaller(spec: &Spec<'_>) -> Vec<Kind> {
     let smaller = |kind: &Kind| {
         let (mut kind, least) = (kind.clone(), kind.form().least_memory);
         if let Some(memory) = kind.memory_mut() {
-            *memory = Bytes(memory.0 / 4).max(least);
+            *memory = Bytes(memory.0 / 8).max(least);
         }
         kind
     };
