@@ -17,8 +17,10 @@ use crate::human;
 use crate::limiter::Kind;
 use crate::limiter::sharing::Sharing;
 use crate::observe::metrics::Metrics;
+use crate::origins::door::OriginDoor;
 use crate::policy::{CostRule, Rule};
 use crate::sketch::{Accuracy, Shape};
+use crate::system::clock::Clock;
 
 /// Tell all that is wrong with a policy file
 #[derive(Debug, Args)]
@@ -134,6 +136,13 @@ fn details(config: &Config, series: usize) -> String {
     }
     let page = if config.settings.metrics.is_some() { "" } else { ", if `telemetry.metrics` were on" };
     text.push_str(&format!("metric series: at most {series}{page}\n"));
+    for origin in &config.policy.origins {
+        let Some(cap) = &origin.inflight else { continue };
+        // a door without anybody at it holds as much as a busy one
+        let memory = OriginDoor::new(Some(cap), cap.max, Clock::start()).memory().0.div_ceil(1_024);
+        let (places, queue) = (human::grouped(u64::from(cap.max)), human::grouped(u64::from(cap.queue)));
+        text.push_str(&format!("origin {}: {places} at once, {queue} wait; {memory} KiB of memory\n", origin.name));
+    }
     text.push_str(&overload(config));
     text
 }
