@@ -138,7 +138,7 @@ fn a_reload_turns_pseudonyms_into_addresses_and_back() {
     let reload = |word: &str, number: f64| {
         let log = gate.folder().join("access.json").display().to_string();
         let text = policy(&format!(", client: {word}")).replace("ACCESS_LOG", &log);
-        let rest = "listeners: { main: { address: \"127.0.0.1:0\" } }\nserver: { threads: 2, drain: { delay: 0s, timeout: 5s } }\n";
+        let rest = "listeners: { main: { address: \"127.0.0.1:0\" } }\nserver: { threads: 2, drain: { delay: 0s, timeout: 5s }, overload: off }\n";
         std::fs::write(gate.folder().join("tidegate.yaml"), text + rest).unwrap();
         gate.signal("HUP");
         gate.counts("tidegate_policy_generation", &[], number);

@@ -27,7 +27,7 @@ impl Authority {
     /// With a certificate of its own in `ca.pem`.
     pub fn new() -> Authority {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("tidegate-tls-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let name = format!("tidegate-secure-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let folder = std::env::temp_dir().join(&name);
         std::fs::create_dir_all(&folder).unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
