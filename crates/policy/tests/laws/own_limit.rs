@@ -230,7 +230,9 @@ fn a_demand_goes_on_after_a_reload_and_costs_memory_beside_a_fair_share_only() {
     let [beside, alone] =
         [vec![faster_rule(), fair_share(100)], vec![faster_rule()]].map(|rules| book(rules).memory().0);
     let share = book(vec![fair_share(100)]).memory().0;
-    assert_eq!(beside, share + alone + alone / 4);
+    // an eighth of it, but for what each table needs whatever its size
+    let demand = beside - share - alone;
+    assert!((alone / 8..alone / 6).contains(&demand), "{demand} beside {alone}");
 }
 
 fn faster_rule() -> Rule {
