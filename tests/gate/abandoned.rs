@@ -432,7 +432,7 @@ routes:
 fn requests_of_clients_that_left_do_not_keep_the_process_from_ending() {
     let (address, busy) = Busy::start();
     let mut gate = Gate::start(&format!(
-        "server: {{ drain: {{ delay: 0s, timeout: 1s }} }}
+        "server: {{ overload: off, drain: {{ delay: 0s, timeout: 1s }} }}
 origins:
   app:
     addresses: [\"{address}\"]

@@ -83,7 +83,7 @@ fn gate(site: &Origin, deaf: &Deaf, bound: &str) -> Gate {
     Gate::start(&format!(
         "listeners:
   main: {{ address: \"127.0.0.1:0\", protocols: [h2, http/1.1] }}
-server: {{ max_buffered: {bound} }}
+server: {{ overload: off, max_buffered: {bound} }}
 routes:
   - {{ name: sink, match: {{ path: /sink }}, origin: \"{}\", body_limit: none }}
   - {{ name: site, origin: \"{}\", body_limit: none }}

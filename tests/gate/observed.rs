@@ -149,6 +149,7 @@ fn readiness_ends_with_the_first_signal_and_requests_are_taken_until_the_delay_i
         "routes:
   - { name: page, respond: { status: 200, body: ok } }
 server:
+  overload: off
   drain: { delay: 60s, timeout: 1s }
 ",
     );

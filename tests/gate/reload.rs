@@ -49,7 +49,7 @@ fn reloaded(gate: &Gate, policy: &str) -> String {
 const LISTENERS: &str = "listeners: { main: { address: \"127.0.0.1:0\" } }\n";
 const REST: &str =
     "telemetry: { metrics: { address: \"127.0.0.1:0\" }, access_log: { to: ACCESS_LOG, sample: { refused: none } } }
-server: { threads: 2, drain: { delay: 0s, timeout: 5s } }
+server: { overload: off, threads: 2, drain: { delay: 0s, timeout: 5s } }
 ";
 
 fn with(policy: &str) -> String {
@@ -363,7 +363,7 @@ fn secrets_levels_and_samples_change_with_the_file() {
         format!(
             "{LISTENERS}secrets: {{ client_hmac: {{ file: {} }} }}\nroutes: [{{ name: page, respond: {{ status: 200 }} }}]
 telemetry: {{ metrics: {{ address: \"127.0.0.1:0\" }}, access_log: {{ to: ACCESS_LOG, sample: {{ other: {other} }} }}, log: {{ level: {level} }} }}
-server: {{ threads: 2 }}\n",
+server: {{ overload: off, threads: 2 }}\n",
             key.display()
         )
     };

@@ -14,6 +14,7 @@ routes:
   - name: site
     origin: app
 server:
+  overload: off
   threads: 2
   drain: {{ delay: 0s, timeout: {drain_timeout} }}
 ",

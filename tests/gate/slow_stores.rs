@@ -19,7 +19,7 @@ limits: {{ all: {{ {limit}, store: shared, on_store_error: closed }} }}
 routes: [{{ name: page, limits: [all], respond: {{ status: 200, body: ok }} }}]
 listeners: {{ main: {{ address: \"127.0.0.1:0\" }} }}
 telemetry: {{ metrics: {{ address: \"127.0.0.1:0\" }}, access_log: {{ to: ACCESS_LOG, sample: {{ refused: none }} }} }}
-server: {{ threads: 2 }}
+server: {{ overload: off, threads: 2 }}
 ",
         relay.port
     );

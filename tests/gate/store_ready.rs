@@ -23,7 +23,7 @@ listeners: {{ main: {{ address: \"127.0.0.1:0\" }} }}
 telemetry:
   metrics: {{ address: \"127.0.0.1:0\" }}
   access_log: {{ to: ACCESS_LOG, sample: {{ refused: none }} }}
-server: {{ threads: 2, drain: {{ delay: 0s, timeout: 5s }} }}
+server: {{ overload: off, threads: 2, drain: {{ delay: 0s, timeout: 5s }} }}
 "
     )
 }

@@ -66,7 +66,7 @@ impl Mute {
         let log = log.replace("FOLDER", &folder.path().display().to_string());
         let policy = format!(
             "listeners: {{ main: {{ address: \"{main}\" }} }}
-server: {{ threads: 2, drain: {{ delay: 0s, timeout: 5s }} }}
+server: {{ overload: off, threads: 2, drain: {{ delay: 0s, timeout: 5s }} }}
 telemetry:
   metrics: {{ address: \"{metrics}\" }}
   access_log: {{ to: {log}, sample: {{ limited: 100%, other: 100%, refused: none }} }}

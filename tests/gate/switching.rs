@@ -60,7 +60,7 @@ fn a_websocket_carries_bytes_both_ways_until_either_side_ends_it() {
 fn an_open_websocket_does_not_keep_the_gate_beyond_its_deadline() {
     let origin = Origin::that(Reply::Switch);
     let mut gate = Gate::start(&format!(
-        "routes:\n  - {{ name: site, origin: \"{}\" }}\nserver:\n  drain: {{ timeout: 1s }}\n",
+        "routes:\n  - {{ name: site, origin: \"{}\" }}\nserver:\n  overload: off\n  drain: {{ timeout: 1s }}\n",
         origin.address()
     ));
     let mut connection = switched(&gate);

@@ -178,7 +178,7 @@ fn a_request_on_its_way_is_finished_by_the_old_process_while_the_new_one_serves(
             "listeners: {{ main: {{ address: \"127.0.0.1:0\" }} }}
 origins: {{ app: {{ addresses: [\"{}\"], timeouts: {{ read: 120s, request: 120s }} }} }}
 routes: [{{ name: site, origin: app }}]
-server: {{ drain: {{ timeout: 100s }} }}
+server: {{ overload: off, drain: {{ timeout: 100s }} }}
 telemetry: {{}}
 ",
             origin.address()

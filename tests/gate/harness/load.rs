@@ -145,7 +145,7 @@ impl Ground {
 telemetry:
   metrics: {{ address: \"127.0.0.1:0\" }}
   access_log: {{ to: {}, sample: {{ limited: 100%, other: 0%, refused: none }} }}
-server: {{ threads: 2, drain: {{ delay: 0s, timeout: 20s }} }}
+server: {{ overload: off, threads: 2, drain: {{ delay: 0s, timeout: 20s }} }}
 ",
             log.display()
         )
