@@ -93,11 +93,6 @@ impl OriginDoor {
         self.places.max()
     }
 
-    /// Connections that were switched to another protocol.
-    pub fn upgraded(&self) -> u32 {
-        self.upgraded.held()
-    }
-
     /// The memory that it holds, the same from its first request to its last.
     pub fn memory(&self) -> Bytes {
         Bytes(self.places.memory().0 + self.upgraded.memory().0)

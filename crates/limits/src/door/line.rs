@@ -207,11 +207,6 @@ impl Line {
         self.nodes.losses()
     }
 
-    /// How many wait, by class.
-    pub fn waiting_by_class(&self) -> [u32; 4] {
-        self.waiting
-    }
-
     /// Adds a request; `None` if there is no room at all.
     pub(super) fn join(&mut self, asks: &Asks, now: Timestamp) -> Option<Ticket> {
         let slot = self.free.pop()?;

@@ -172,11 +172,6 @@ impl Places {
         self.reserve.places(self.max)
     }
 
-    /// The mean duration of light requests, by which waits are judged.
-    pub fn light_duration(&self) -> Duration {
-        Duration::from_secs_f32(self.reserve.light_seconds())
-    }
-
     /// How long one round of all that are here takes.
     pub fn round(&self) -> Duration {
         Duration::from_secs_f32(self.round_seconds().min(LONGEST_HALF_LIFE))

@@ -70,11 +70,6 @@ impl Learned {
         }
     }
 
-    /// The mean duration of light requests, in seconds.
-    pub fn light_seconds(&self) -> f32 {
-        self.light_seconds
-    }
-
     /// So much time has passed.
     pub fn pass(&mut self, seconds: f32, now: Timestamp) {
         if now.since(self.last_light) > QUIET {

@@ -19,16 +19,6 @@ impl Criticality {
     pub const ALL: [Criticality; 4] =
         [Criticality::Critical, Criticality::Default, Criticality::Sheddable, Criticality::Background];
 
-    /// The word in policies, metrics and logs.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Criticality::Critical => "critical",
-            Criticality::Default => "default",
-            Criticality::Sheddable => "sheddable",
-            Criticality::Background => "background",
-        }
-    }
-
     /// How much it matters, from 0 to 3.
     pub const fn importance(self) -> usize {
         3 - self as usize

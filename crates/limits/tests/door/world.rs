@@ -65,10 +65,11 @@ impl Fate {
         Duration::from_nanos(waits.get(waits.len() * 99 / 100).copied().unwrap_or(0))
     }
 
-    fn add(&mut self, other: &Fate) {
+    fn and(mut self, other: &Fate) -> Fate {
         self.asked += other.asked;
         self.served += other.served;
         self.waits.extend(&other.waits);
+        self
     }
 }
 
@@ -371,11 +372,7 @@ impl<G: Gate> World<G> {
 
     /// What became of the requests of these clients together.
     pub fn fate(&self, clients: std::ops::Range<usize>) -> Fate {
-        let mut all = Fate::default();
-        for fate in &self.fates[clients] {
-            all.add(fate);
-        }
-        all
+        self.fates[clients].iter().fold(Fate::default(), Fate::and)
     }
 
     fn at(&mut self, when: u64, event: Event) {
