@@ -174,11 +174,11 @@ impl<C: CountCell, const ROWS: usize> SummingTable<C, ROWS> {
             if before.checked_add(cost).is_none_or(|sum| sum > cap) {
                 return Err(before);
             }
-            let sum = self.add_to(cells, cost).ok_or(before)?;
+            let (sum, last) = self.add_to(cells, cost).ok_or(before)?;
             if sum <= cap {
                 return Ok(sum.saturating_sub(cost));
             }
-            self.give_way(cells, cost, attempt);
+            self.give_way(cells, cost, last, attempt);
             before = least(cells);
         }
         Err(before)
@@ -190,11 +190,12 @@ impl<C: CountCell, const ROWS: usize> SummingTable<C, ROWS> {
     /// Of several that are added and not released, the one that comes last in the table's last row sees them all.
     #[inline]
     pub fn add(&self, key: KeyHash, cost: u32) -> Option<u32> {
-        self.add_to(self.cells(key), cost)
+        self.add_to(self.cells(key), cost).map(|(sum, _)| sum)
     }
 
+    /// The count with `cost`, and the last row's sum with it, which no other request finds.
     #[inline]
-    fn add_to(&self, cells: [&C; ROWS], cost: u32) -> Option<u32> {
+    fn add_to(&self, cells: [&C; ROWS], cost: u32) -> Option<(u32, u32)> {
         let mut own = 0;
         // the last row last, for all requests alike: its order is the order of the proof
         for (row, cell) in cells.iter().enumerate() {
@@ -204,12 +205,12 @@ impl<C: CountCell, const ROWS: usize> SummingTable<C, ROWS> {
         // The last row's own sum, but the others as they are now: what adding to them returned may be from before another
         // request's addition that this row's sum already includes.
         let (_, others) = cells.split_last()?;
-        Some(others.iter().fold(own, |least, cell| least.min(cell.load())))
+        Some((others.iter().fold(own, |least, cell| least.min(cell.load())), own))
     }
 
     /// Takes the cost out of the rows that it was added to already.
     #[cold]
-    fn add_no_more(&self, cells: [&C; ROWS], added: usize, cost: u32) -> Option<u32> {
+    fn add_no_more(&self, cells: [&C; ROWS], added: usize, cost: u32) -> Option<(u32, u32)> {
         self.subtract(cells.into_iter().take(added), cost);
         None
     }
@@ -293,11 +294,13 @@ impl<C: CountCell, const ROWS: usize> SummingTable<C, ROWS> {
 
     /// Takes `cost` out after it was added and found not to fit, and waits a little, as another look must follow.
     #[cold]
-    fn give_way(&self, cells: [&C; ROWS], cost: u32, attempt: u32) {
-        let found = cells.last().map_or(0, |cell| cell.load());
+    fn give_way(&self, cells: [&C; ROWS], cost: u32, last: u32, attempt: u32) {
         self.subtract(cells.into_iter(), cost);
-        // two that refused each other must not meet again and again: they mostly found the last row differently
-        C::pause(attempt.min(6) << (found.wrapping_add(attempt) & 3));
+        // Two that refused each other must not meet again and again. Their sums of the last row differ, so with this their waits
+        // do, three times in four at each attempt.
+        let drawn =
+            last.wrapping_mul(0x9E37_79B9).wrapping_add(attempt.wrapping_mul(0x85EB_CA6B)).wrapping_mul(0xC2B2_AE35);
+        C::pause(attempt.min(6) << (drawn >> 30));
     }
 
     fn subtract<'a>(&self, cells: impl Iterator<Item = &'a C>, cost: u32)
