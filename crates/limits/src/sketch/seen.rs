@@ -190,8 +190,7 @@ impl<const WAYS: usize> SeenSet<WAYS> {
         if !lines.is_power_of_two() || lines > 1 << KeyHash::SLICE_BITS {
             return Err(OutOfRange { allowed: "a power of two from 1 to 16777216" });
         }
-        // written behind the optimiser's back, so that the pages are there before the first request needs them
-        let line = |_| Line(std::array::from_fn(|_| std::hint::black_box(AtomicU32::new(0))));
+        let line = |_| Line(std::array::from_fn(|_| AtomicU32::new(0)));
         Ok(SeenSet {
             lines: (0..lines).map(line).collect(),
             swept: (0..lines.div_ceil(REGION)).map(|_| AtomicU64::new(0)).collect(),

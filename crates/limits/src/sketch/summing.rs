@@ -138,8 +138,7 @@ impl<C: CountCell, const ROWS: usize> SummingTable<C, ROWS> {
     pub fn with_shape(columns: usize, seed: &Seed) -> Result<Self, OutOfRange> {
         const { assert!(ROWS >= 1, "a table has a row") }
         let drawn = Columns::new(seed, 0, columns)?;
-        // written cell by cell for the reason given in `MonotoneTable::with_shape`: no page faults on the path of requests
-        let row = |_| (0..columns).map(|_| std::hint::black_box(C::default())).collect();
+        let row = |_| (0..columns).map(|_| C::default()).collect();
         let rows = std::array::from_fn(row);
         Ok(SummingTable { rows, columns: drawn, faults: AtomicU64::new(0), spare: C::default() })
     }
