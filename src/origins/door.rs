@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 use tokio::time::{sleep, timeout};
 
 use crate::door::{Asks, Entry, Path, Place, PlaceDoor, Places, PlacesSpec, Standing, UpgradedDoor, UpgradedPlace};
@@ -17,6 +19,46 @@ pub struct OriginDoor {
     places: Arc<PlaceDoor>,
     upgraded: UpgradedDoor,
     clock: Clock,
+    division: Mutex<Division>,
+}
+
+/// How many of the places are this process's while another serves the same origin in its place.
+#[derive(Debug)]
+struct Division {
+    /// The places of both.
+    all: Count,
+    /// The other's.
+    elsewhere: Count,
+    /// The most that this process may have.
+    most: Count,
+}
+
+/// Places of requests, and of switched connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Count {
+    /// Of requests.
+    pub places: u32,
+    /// Of switched connections.
+    pub upgraded: u32,
+}
+
+impl Count {
+    /// More than any origin has.
+    pub const ALL: Count = Count { places: u32::MAX, upgraded: u32::MAX };
+}
+
+impl Division {
+    fn own(&self) -> Count {
+        let own = |all: u32, elsewhere: u32, most: u32| all.saturating_sub(elsewhere).min(most);
+        let Division { all, elsewhere, most } = self;
+        if all.places >= PlacesSpec::UNCAPPED {
+            return *all;
+        }
+        Count {
+            places: own(all.places, elsewhere.places, most.places),
+            upgraded: own(all.upgraded, elsewhere.upgraded, most.upgraded),
+        }
+    }
 }
 
 /// The word for a request whose client left while it waited.
@@ -72,15 +114,21 @@ impl OriginDoor {
         if places < spec.most {
             door.set_max(places, clock.now());
         }
-        let upgraded = UpgradedDoor::new(cap.map_or(0, |cap| cap.upgraded), spec.shares);
-        Arc::new(OriginDoor { places: door, upgraded, clock })
+        let all = Count { places: places.min(spec.most), upgraded: cap.map_or(0, |cap| cap.upgraded) };
+        let upgraded = UpgradedDoor::new(all.upgraded, spec.shares);
+        let division = Mutex::new(Division { all, elsewhere: Count::default(), most: Count::ALL });
+        Arc::new(OriginDoor { places: door, upgraded, clock, division })
     }
 
     /// Other words, and another number of places from now on; `None`: as many as there are.
     pub fn follow(&self, cap: Option<&InflightCap>, places: Option<u32>) {
         let spec = spec(cap);
-        self.places.follow(spec, places.unwrap_or_else(|| self.places.max()).min(spec.most), self.clock.now());
-        self.upgraded.set_max(cap.map_or(0, |cap| cap.upgraded));
+        let mut division = self.division.lock();
+        division.all.places = places.unwrap_or(division.all.places).min(spec.most);
+        division.all.upgraded = cap.map_or(0, |cap| cap.upgraded);
+        let own = division.own();
+        self.places.follow(spec, own.places, self.clock.now());
+        self.upgraded.set_max(own.upgraded);
     }
 
     /// Requests under way.
@@ -88,9 +136,14 @@ impl OriginDoor {
         self.places.held()
     }
 
-    /// How many places there are.
+    /// How many places this process has.
     pub fn max(&self) -> u32 {
         self.places.max()
+    }
+
+    /// How many places there are, those of another process included.
+    pub fn all(&self) -> u32 {
+        self.division.lock().all.places
     }
 
     /// The memory that it holds, the same from its first request to its last.
@@ -105,7 +158,37 @@ impl OriginDoor {
 
     /// Another number of places, which an adaptive cap has found.
     pub fn set_max(&self, max: u32) {
-        self.places.set_max(max, self.clock.now());
+        self.divide(|division| division.all.places = max);
+    }
+
+    /// So many of the places are another process's from now on.
+    pub fn set_elsewhere(&self, elsewhere: Count) {
+        self.divide(|division| division.elsewhere = elsewhere);
+    }
+
+    /// Keeps as many places as are in use or waited for, `spare` at least, and never more again. Returns how many; the others are another
+    /// process's.
+    pub fn keep_used(&self, spare: bool) -> Count {
+        let places = self.look(|places| places.line().waiting()).saturating_add(self.places.held());
+        let used = Count { places, upgraded: self.upgraded.held() };
+        self.divide(|division| {
+            let own = division.own();
+            let keep = |own: u32, used: u32| used.max(if spare { (own / 4).clamp(1, 8) } else { 0 }).min(own);
+            division.most =
+                Count { places: keep(own.places, used.places), upgraded: keep(own.upgraded, used.upgraded) };
+            division.most
+        })
+    }
+
+    fn divide<R>(&self, change: impl FnOnce(&mut Division) -> R) -> R {
+        let mut division = self.division.lock();
+        let result = change(&mut division);
+        let own = division.own();
+        if own.places != self.places.max() {
+            self.places.set_max(own.places, self.clock.now());
+        }
+        self.upgraded.set_max(own.upgraded);
+        result
     }
 
     /// A place, at once if one is free and nobody waits, else in the order of the queue.

@@ -270,7 +270,7 @@ impl OriginState {
             return;
         }
         let sample = Sample { began, ended, inflight: self.door.held(), failed };
-        adaptive.completed(&sample, || self.door.max(), |places| self.door.set_max(places));
+        adaptive.completed(&sample, || self.door.all(), |places| self.door.set_max(places));
     }
 
     /// A request that may be tried again later has begun.

@@ -10,6 +10,7 @@
 //! 3. The new process reads its configuration, binds what is new, and accepts from all of its sockets beside the old one.
 //! 4. new → old: one line of JSON: ready, with the positions of the sockets that it has taken; or failed, with the reason.
 //! 5. old → new: one byte. From here on the new process is the one that counts.
+//! 6. old → new: lines of JSON with the places at origins that it keeps ([`super::places`]), until it ends.
 //!
 //! Whatever goes wrong before step 5 ends the new process and leaves the old one as it was.
 
@@ -178,16 +179,17 @@ impl Predecessor {
         let _ = report(&mut self.stream, &Report::Failed(reason.to_owned()));
     }
 
-    /// Says that this process serves, by these of the offered sockets, and waits for the word to be the one that counts.
+    /// Says that this process serves, by these of the offered sockets, and waits for the word to be the one that counts. Returns the
+    /// conversation, if it goes on.
     ///
     /// # Errors
     /// The runtime cannot watch the conversation. A predecessor that has gone is no error: its sockets are ours then.
-    pub async fn ready(mut self, taken: Vec<usize>) -> io::Result<()> {
+    pub async fn ready(mut self, taken: Vec<usize>) -> io::Result<Option<tokio::net::UnixStream>> {
         let _ = report(&mut self.stream, &Report::Ready { process: process::id(), taken });
         self.stream.set_nonblocking(true)?;
         let mut stream = tokio::net::UnixStream::from_std(self.stream)?;
-        let _ = stream.read(&mut [0]).await;
-        Ok(())
+        let told = stream.read(&mut [0]).await;
+        Ok(told.is_ok_and(|bytes| bytes > 0).then_some(stream))
     }
 }
 
@@ -247,6 +249,11 @@ impl Successor {
     /// It has gone since.
     pub async fn go(&mut self) -> io::Result<()> {
         self.stream.write_all(b"!").await
+    }
+
+    /// The conversation, for what follows.
+    pub fn into_stream(self) -> tokio::net::UnixStream {
+        self.stream
     }
 }
 

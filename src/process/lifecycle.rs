@@ -16,12 +16,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use tokio::net::UnixStream;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::notify::Notifier;
+use super::places;
 use super::reload::{Outcome, Reloader};
 use super::sockets::Sockets;
 use super::upgrade::{self, Program};
@@ -115,8 +117,8 @@ pub struct Life {
 enum End {
     /// A signal.
     Told(Sockets),
-    /// Another process serves in its place.
-    Replaced,
+    /// Another process serves in its place, and is told what it does not have yet.
+    Replaced(UnixStream),
 }
 
 /// Serves until the process has to end, then leads it there; returns when all requests have ended or their time is over.
@@ -140,7 +142,7 @@ pub async fn until_stopped(life: Life, drain: Drain, process: &Process) {
     ready.store(false, Ordering::Relaxed);
     process.start_draining();
     tracing::info!(connections = connections.open(), "stopping");
-    let replaced = matches!(end, End::Replaced);
+    let replaced = matches!(end, End::Replaced(_));
     tokio::spawn(async move {
         if replaced {
             // the first one it is; until now nobody has told this process to stop
@@ -161,7 +163,10 @@ pub async fn until_stopped(life: Life, drain: Drain, process: &Process) {
             sockets.close();
         }
         // the new process proves its life by itself
-        End::Replaced => drop(watchdog),
+        End::Replaced(stream) => {
+            drop(watchdog);
+            tokio::spawn(places::give(stream, process.generation().backends().origins().to_vec()));
+        }
     }
     // nobody listening any more is as good as everybody having heard
     let _ = shutdown.send(true);
@@ -229,13 +234,13 @@ async fn serve(
             Err(text) => Err(text),
         };
         match generation {
-            Ok((id, taken)) => {
+            Ok((id, taken, stream)) => {
                 sockets.hand_over(&taken);
                 tracing::info!(process = id, "upgrade: the new process serves");
                 order
                     .answer(true, &format!("process {id} serves; process {} ends its connections", process::id()))
                     .await;
-                return End::Replaced;
+                return End::Replaced(stream);
             }
             Err(text) => {
                 tracing::error!(reason = text.trim_end(), "upgrade: the new process cannot serve; this one goes on");

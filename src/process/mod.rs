@@ -15,6 +15,7 @@ pub mod handover;
 pub mod housekeeping;
 pub mod lifecycle;
 pub mod notify;
+pub mod places;
 pub mod reload;
 pub mod server;
 pub mod sockets;

@@ -19,6 +19,7 @@ use super::handover::Predecessor;
 use super::housekeeping::Housekeeping;
 use super::lifecycle::{self, Life, Signals};
 use super::notify::Notifier;
+use super::places;
 use super::reload::{Loader, Reloader, keep_watching};
 use super::sockets::{self, Opened};
 use super::start_error::StartError;
@@ -257,6 +258,9 @@ async fn serve(
         }
     }
     process.begin();
+    if predecessor.is_some() {
+        places::have_none(first.backends().origins());
+    }
     BUFFERS.limit(usize::try_from(process.settings.max_buffered.0).unwrap_or(usize::MAX));
     let proxy = Arc::new(proxy(process, workers(&process.settings)));
     let mut accepting = JoinSet::new();
@@ -280,7 +284,9 @@ async fn serve(
     }
     ready.store(true, Ordering::Relaxed);
     if let Some(predecessor) = predecessor.take() {
-        predecessor.ready(sockets.taken()).await?;
+        let stream = predecessor.ready(sockets.taken()).await?;
+        let process = Arc::clone(process);
+        tokio::spawn(places::take(stream, move || process.generation().backends().origins().to_vec()));
     }
     sockets.settle();
     notifier.say(&format!("READY=1\nSTATUS=serving {}", human::count(count as u64, "listener")));

@@ -138,11 +138,12 @@ pub async fn start(program: &Program, sockets: &Sockets, notifier: &Notifier) ->
 }
 
 impl Replacement {
-    /// From here on it is the one that counts; tells its process number and the positions of the sockets that it has taken.
+    /// From here on it is the one that counts; tells its process number and the positions of the sockets that it has taken, and returns the
+    /// conversation.
     ///
     /// # Errors
     /// It has gone since; nothing has changed then.
-    pub async fn install(mut self, notifier: &Notifier) -> Result<(u32, Vec<usize>), String> {
+    pub async fn install(mut self, notifier: &Notifier) -> Result<(u32, Vec<usize>, tokio::net::UnixStream), String> {
         self.process.release();
         // before it speaks for itself: systemd listens to the main process only
         notifier.say(&format!("MAINPID={}", self.id));
@@ -150,7 +151,7 @@ impl Replacement {
             notifier.say(&format!("MAINPID={}", process::id()));
             return Err(format!("the new process ended as soon as it served ({error})"));
         }
-        Ok((self.id, std::mem::take(&mut self.taken)))
+        Ok((self.id, self.taken, self.successor.into_stream()))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::harness::client::request;
@@ -58,6 +59,56 @@ fn twenty_upgrades_under_load_fail_no_request() {
 fn gone(id: u32) -> bool {
     let Ok(status) = std::fs::read_to_string(format!("/proc/{id}/status")) else { return true };
     status.lines().any(|line| line.starts_with("State:") && line.contains('Z'))
+}
+
+#[test]
+fn both_processes_together_have_no_more_places_at_an_origin_than_there_are() {
+    let systemd = Systemd::new();
+    let latches: Vec<Latch> = (0..8).map(|_| Latch::default()).collect();
+    let (of, next) = (latches.clone(), AtomicUsize::new(0));
+    let origin = Origin::start(move |_| match of.get(next.fetch_add(1, Ordering::SeqCst)) {
+        Some(latch) => Reply::Held(latch.clone()),
+        None => Reply::Ok,
+    });
+    let mut gate = start(
+        &systemd,
+        &format!(
+            "listeners: {{ main: {{ address: \"127.0.0.1:0\" }} }}
+origins:
+  app: {{ addresses: [\"{}\"], inflight: {{ max: 4, queue: 40, queue_timeout: 60s }} }}
+routes:
+  - {{ name: site, origin: app }}
+telemetry: {{ metrics: {{ address: \"127.0.0.1:0\" }} }}
+server: {{ overload: off }}
+",
+            origin.address()
+        ),
+    );
+    let send = |gate: &Gate| {
+        let mut connection = Connection::open(gate.address("main"));
+        connection.send(&request("GET", "/", "", b"")).unwrap();
+        connection
+    };
+    let sum = |gate: &Gate, name: &str| gate.metrics().sum(name, &[]);
+    let mut all: Vec<Connection> = (0..4).map(|_| send(&gate)).collect();
+    origin.wait_for(4);
+    let old = gate.id();
+    assert_eq!(gate.upgrade().code, Some(0));
+    all.extend((0..4).map(|_| send(&gate)));
+    wait_for("those of the new process to wait", || {
+        (sum(&gate, "tidegate_origin_queue_requests") == 4.0).then_some(())
+    });
+    for (at, latch) in latches.iter().take(4).enumerate() {
+        assert_eq!(origin.count(), 4 + at, "the old process holds {} places", 4 - at);
+        latch.open();
+        origin.wait_for(5 + at);
+    }
+    wait_for("the old process to go", || gone(old).then_some(()));
+    latches.iter().for_each(Latch::open);
+    for connection in &mut all {
+        assert_eq!(connection.answer_to("GET").expect("an answer comes").status, 200);
+    }
+    wait_for("all places to be its own", || (sum(&gate, "tidegate_origin_inflight_limit") == 4.0).then_some(()));
 }
 
 #[test]
