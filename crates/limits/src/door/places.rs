@@ -207,6 +207,8 @@ impl Places {
         {
             self.lost(&left, top, now);
             acts(Act::PushedOut(left.ticket, left.standing));
+            // the reserve may have learned that it is too large
+            self.hand_over(now, acts);
         }
         Arrived::Waits(ticket)
     }
