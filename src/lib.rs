@@ -53,10 +53,9 @@
 //! 4. [`proxy::judge`] takes every head, once: it makes a [`request::Request`] of it, and reads the time and the dice.
 //!    [`proxy::gate`] is Pingora's phases, which tell the rest of the story.
 //! 5. [`engine::Engine::judge`] asks [`client::resolve`] who it is, [`policy::RouteTable`] which route takes it, and each rule of
-//!    that route whether it fits: a few loads each, no write. A shadow rule is counted, never obeyed. Last of all comes
-//!    `fair_share`, which counts what is offered; a client that asks for more than its own limit admits is refused by that limit
-//!    all the same.
-//! 6. A place at the origin is taken, or waited for ([`origins::origin`]), before anything is charged.
+//!    that route whether it fits: a few loads each, no write. A shadow rule is counted, never obeyed.
+//! 6. A unit of the route's `fair_share` is taken, or waited for ([`engine::RateWait`]), where the client is within its own limits; then a
+//!    place at the origin ([`origins::origin`]). Both before anything is charged.
 //! 7. [`engine::Engine::admit`] charges every limit, or none: no client pays for another limit's refusal. A cost that only the
 //!    answer tells is charged then.
 //! 8. Admitted: the gate forwards it, after the wait that a limit may ask for, and holds its places to the last byte. Refused:

@@ -154,7 +154,7 @@ const ROWS: [Row; 18] = [
     },
     Row { name: "distinct, repeats", ample: &[DISTINCT], stated: a_quarter_of_the_levels, ..PLAIN },
     Row {
-        name: "fair_share, four nodes",
+        name: "fair_share",
         ample: &[SHARE],
         spent: &["type: fair_share, capacity: 1/s"],
         stated: no_such_error,

@@ -8,7 +8,7 @@ use std::process::Command;
 use crate::find::{Change, Form};
 
 /// The tests that are built: a crate for those beside the code, or a folder of `tests`.
-pub const TESTS: [&str; 8] = ["limits", "policy", "client", "sketch", "laws", "fair_share", "leases", "sources"];
+pub const TESTS: [&str; 8] = ["limits", "policy", "client", "sketch", "laws", "door", "leases", "sources"];
 
 /// Those of them that are crates. Each has changes of its own, and so a switch.
 const CRATES: [&str; 2] = ["limits", "policy"];

@@ -18,14 +18,13 @@ const NARROWEST: [(&str, &[Step]); 6] = [
     ("crates/policy/src/client", &[("policy", &["client::"]), ("client", &[]), LAWS]),
     ("crates/policy/src/engine", &[("policy", &["engine::"]), LAWS, SOURCES]),
     ("crates/limits/src/limiter/sharing", &[("limits", &["limiter::"]), LAWS, ("leases", &[])]),
-    ("crates/limits/src/limiter/kinds/fair_share", &[("limits", &["limiter::"]), FAIR_SHARE, LAWS, SHARES]),
+    ("crates/limits/src/door", &[("limits", &["door::"]), DOOR, LAWS]),
     ("crates/limits/src/limiter", &[("limits", &["limiter::"]), LAWS, SOURCES, ("leases", &[])]),
-    ("crates/limits/src/sketch", &[("limits", &["sketch::", "limiter::"]), SKETCH, LAWS, FAIR_SHARE, SOURCES]),
+    ("crates/limits/src/sketch", &[("limits", &["sketch::", "limiter::"]), SKETCH, LAWS, SOURCES]),
 ];
 const LAWS: Step = ("laws", &[]);
 const SOURCES: Step = ("sources", &[]);
-const FAIR_SHARE: Step = ("fair_share", &["--skip", "shares::"]);
-const SHARES: Step = ("fair_share", &["shares::"]);
+const DOOR: Step = ("door", &[]);
 /// Without what these changes cannot reach: a search for orderings that are too weak, and a model that runs none of this code.
 const SKETCH: Step = ("sketch", &["--skip", "races::", "--skip", "promotion_model::"]);
 

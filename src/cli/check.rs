@@ -12,6 +12,7 @@ use super::output::{print, say};
 use crate::config::fault::Severity;
 use crate::config::render::{self, render};
 use crate::config::{Config, Loaded, Tree};
+use crate::door::TokenDoor;
 use crate::engine::has_demand;
 use crate::human;
 use crate::limiter::Kind;
@@ -178,7 +179,13 @@ fn row((index, rule): (usize, &Rule), config: &Config) -> [String; 8] {
     let text = |word: &str| limit.and_then(|limit| limit.field(word)).map_or_else(String::new, joined);
     let none = || "-".to_owned();
     let table = rule.kind.sketch().map(|(sketch, memory)| (memory, sketch.shape(memory)));
-    let memory = table.map_or_else(none, |(memory, _)| memory.to_string());
+    let memory = match &rule.kind {
+        Kind::FairShare(share) => {
+            let memory = TokenDoor::new(share.tokens()).memory();
+            format!("{}KiB", memory.0.div_ceil(1_024))
+        }
+        _ => table.map_or_else(none, |(memory, _)| memory.to_string()),
+    };
     let columns = table.map_or_else(none, |(_, shape)| shape.columns.to_string());
     let refused = table.map_or_else(|| "0 (exact)".to_owned(), |(_, shape)| format!("{:.1e}", shape.covered(BUSY)));
     let error = table.map_or_else(none, |(_, shape)| error(shape, rule.accuracy));

@@ -30,17 +30,14 @@ pub type Shown = ArrayString<64>;
 #[derive(Debug)]
 pub struct Flood {
     nodes: Vec<String>,
-    /// Apart, because a refusal for the whole capacity names no network, and must not silence one that does: a flood fills
-    /// the capacity first, and is found in its nodes a moment later.
-    at_nodes: Seldom,
-    at_capacity: Seldom,
+    refusals: Seldom,
 }
 
 impl Flood {
     /// Of a `fair_share` limit; `None` for other kinds.
     pub fn of(rule: &Rule) -> Option<Flood> {
         let nodes = node_names(rule);
-        (!nodes.is_empty()).then(|| Flood { nodes, at_nodes: Seldom::default(), at_capacity: Seldom::default() })
+        (!nodes.is_empty()).then(|| Flood { nodes, refusals: Seldom::default() })
     }
 
     /// The word for a node.
@@ -56,9 +53,8 @@ impl Flood {
 
     /// Counts a refusal at `now`. When it is time for a line, gives how many there were since the last one, this one
     /// included.
-    pub fn refused(&self, node: u8, now: Timestamp) -> Option<u64> {
-        let last = usize::from(node) + 1 >= self.nodes.len();
-        if last { self.at_capacity.count(now) } else { self.at_nodes.count(now) }
+    pub fn refused(&self, now: Timestamp) -> Option<u64> {
+        self.refusals.count(now)
     }
 }
 
@@ -132,9 +128,9 @@ mod tests {
     use crate::config::settings::LogLevel;
     use crate::observe::captured::Captured;
     use crate::observe::log::{Style, subscriber};
-    use crate::policy::{Capacity, Kind, Mode, kinds};
+    use crate::policy::{Kind, Mode, kinds};
     use crate::request::Peer;
-    use crate::units::{Bytes, Rate};
+    use crate::units::Rate;
 
     fn at(millis: u64) -> Timestamp {
         Timestamp::from_nanos(400 * 86_400 * 1_000_000_000 + millis * 1_000_000)
@@ -145,15 +141,7 @@ mod tests {
     }
 
     fn flood() -> Flood {
-        let capacity = Capacity::Rate(Rate::new(1, Duration::from_secs(1)).unwrap());
-        let memory = Bytes(1 << 20);
-        let kind = Kind::FairShare(kinds::FairShare {
-            capacity,
-            multipliers: vec![1, 16],
-            levels: vec![0, 1],
-            charge_parents: false,
-            memory,
-        });
+        let kind = Kind::FairShare(kinds::FairShare::of(Rate::new(1, Duration::from_secs(1)).unwrap()));
         let mut rule = Rule::new("fair", key("global"), kind, Mode::Enforce);
         rule.nodes = vec![key("client_ip"), key("client_ip:ipv4_prefix=24,ipv6_prefix=48")];
         Flood::of(&rule).unwrap()
@@ -162,23 +150,14 @@ mod tests {
     #[test]
     fn a_flood_is_one_line_in_ten_seconds_and_a_number() {
         let flood = flood();
-        assert_eq!(flood.refused(0, at(500)), Some(1));
+        assert_eq!(flood.refused(at(500)), Some(1));
         for _ in 0..1_000 {
-            assert_eq!(flood.refused(1, at(700)), None);
+            assert_eq!(flood.refused(at(700)), None);
         }
         // no sooner, whatever part of a second the first one came in
-        assert_eq!(flood.refused(0, at(10_499)), None);
-        assert_eq!(flood.refused(0, at(11_500)), Some(1_002));
-        assert_eq!(flood.refused(0, at(99_000)), Some(1));
-    }
-
-    #[test]
-    fn a_line_without_a_network_silences_none_that_has_one() {
-        let flood = flood();
-        assert_eq!(flood.refused(2, at(0)), Some(1));
-        assert_eq!(flood.refused(2, at(1)), None);
-        assert_eq!(flood.refused(1, at(2)), Some(1));
-        assert_eq!((flood.node(0), flood.node(2), flood.node(3)), (Some("client_ip"), Some("capacity"), None));
+        assert_eq!(flood.refused(at(10_499)), None);
+        assert_eq!(flood.refused(at(11_500)), Some(1_002));
+        assert_eq!(flood.refused(at(99_000)), Some(1));
     }
 
     #[test]
@@ -188,14 +167,14 @@ mod tests {
         let subscriber = subscriber(LogLevel::Warn, Style::Json, move || writer.clone(), || Duration::ZERO);
         tracing::subscriber::with_default(subscriber, || {
             flood.tell("fair", 1, Some("203.0.113.0/24"), 1_002);
-            flood.tell("fair", 2, None, 7);
+            flood.tell("fair", 0, None, 7);
         });
         let lines = written.lines();
         let [network, whole] = lines.as_slice() else { panic!("{lines:?}") };
         assert_eq!((&network["limit"], &network["refused"]), (&"fair".into(), &1_002.into()));
         assert_eq!(network["node"], "client_ip:ipv4_prefix=24,ipv6_prefix=48");
         assert_eq!((&network["prefix"], &network["level"]), (&"203.0.113.0/24".into(), &"WARN".into()));
-        assert_eq!((&whole["node"], whole.get("prefix")), (&"capacity".into(), None));
+        assert_eq!((&whole["node"], whole.get("prefix")), (&"client_ip".into(), None));
     }
 
     #[test]

@@ -33,7 +33,7 @@ use super::state::{Ending, State};
 use crate::config::settings::Settings;
 use crate::edge::tls::handshake::HandshakeFault;
 use crate::edge::tls::secure::Secure;
-use crate::engine::{Decision, Outcome, Refusal, Verdict};
+use crate::engine::{Decision, NoPlace, Outcome, Refusal, Scarce, Verdict};
 use crate::policy::Policy;
 use cells::{Each, ListenerCells, OriginCells, Resolver, RouteCells};
 use families::{Families, Series};
@@ -137,6 +137,9 @@ impl Metrics {
                 limit.count(reading.mode, reading.outcome, refused);
                 if let (Outcome::Refused, Some(node)) = (reading.outcome, reading.node) {
                     limit.refused_at(node);
+                    if let Some(NoPlace { reason, of: Scarce::Units { .. }, .. }) = decision.no_place {
+                        limit.shed(reason.word());
+                    }
                 }
                 if contended == Some(slot) {
                     limit.contended.inc();
@@ -288,8 +291,8 @@ impl Metrics {
 
     /// The most series that the page can have under this policy. With L listeners, R routes, S limits counted once per
     /// route that uses them (in their own place or in that of another) and per mode that they have had or that `enforce` parts their keys
-    /// into, N limits, F nodes of `fair_share` limits (the whole
-    /// of each being one), P routes that forward, O origins with A addresses, T listeners with TLS, C certificates and U lists of
+    /// into, N limits, F nodes of `fair_share` limits (and two
+    /// more for each of these), P routes that forward, O origins with A addresses, T listeners with TLS, C certificates and U lists of
     /// authorities on them, D stores: (34 + 6·L)·(R + 1) + 2·R + 26·P + 6·S + 27·O + 2·A + 14·N + F + 28·L + 14·T + 2·C + U + 43·D + 88,
     /// where 19 of the 34 and of the 26 are a histogram's.
     pub fn series_bound(policy: &Policy, settings: &Settings) -> usize {

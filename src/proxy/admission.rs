@@ -1,11 +1,11 @@
-//! Admits a judged request: its wait, if a limit delays it, its place at the origin, and the charge.
+//! Admits a judged request: its unit of a `fair_share`, its wait, if a limit delays it, its place at the origin, and the charge.
 //!
-//! The place comes before the charge: a request that finds none has cost its client nothing. Only the limits that delay are
+//! The unit and the place come before the charge: a request that finds none has cost its client nothing, and a unit without a place is given back. Only the limits that delay are
 //! charged before it, one after the other, each as of the end of its wait, as it is that charge which keeps its moment free. A
 //! waiting request holds nothing else, neither a place nor a budget of other limits, and so keeps no other out; if there is no room at the
 //! end of the wait, the answer is a refusal and that one charge stays.
 //!
-//! A wait ends early when the client leaves and when the process stops, and the wait for a place when the client leaves. The
+//! A wait ends early when the client leaves and when the process stops, and the waits for a unit and a place when the client leaves. The
 //! first is noticed as soon as the whole request has come; while a body is still to be read in HTTP/1 there is no looking past
 //! it, and who has left is noticed after the wait. The second is a refusal, as the moment that was charged for will not be served here; so is the wait of one request too many.
 
@@ -15,18 +15,21 @@ use std::time::Duration;
 
 use pingora::Error;
 use pingora::proxy::Session;
+use tokio::time::{sleep, timeout};
 
 use super::context::RequestContext;
 use super::downstream::{connection_info, over_limit};
 use super::{judge, room, shared_limits};
 use crate::answer::{Answer, Fault};
-use crate::engine::{Decision, Engine, Evaluation, Outcome, Refusal, Verdict};
+use crate::door::TokenDoor;
+use crate::engine::{Decision, Engine, Evaluation, NoPlaceReason, Outcome, Refusal, Verdict};
 use crate::limiter::sharing::StoreError;
 use crate::origins::door::{CLIENT_LEFT, OriginPlace};
 use crate::policy::{Action, Mode, Route};
 use crate::running::generation::Generation;
 use crate::running::process::Process;
 use crate::running::waits::Waited;
+use crate::system::clock::Clock;
 use crate::units::Timestamp;
 
 /// What to do with a request whose verdict is final.
@@ -87,6 +90,17 @@ struct Taken {
 
 /// Takes what an admitted request needs, or turns its verdict into a refusal.
 async fn take(process: &Process, session: &mut Session, context: &mut RequestContext) -> Taken {
+    let taken = take_all(process, session, context).await;
+    if let Some(evaluation) = &mut context.evaluation
+        && (taken.gone.is_some() || evaluation.decision.verdict != Verdict::Admitted)
+    {
+        // it was not used
+        evaluation.token = None;
+    }
+    taken
+}
+
+async fn take_all(process: &Process, session: &mut Session, context: &mut RequestContext) -> Taken {
     let mut taken = Taken::default();
     let generation = Arc::clone(&context.generation);
     // the record stays where it is, as it is some kilobytes
@@ -104,6 +118,15 @@ async fn take(process: &Process, session: &mut Session, context: &mut RequestCon
         }
     }
     let mut now = evaluation.decision.at;
+    match take_unit(process, session, engine, evaluation, now).await {
+        Unit::Yes { waited: true } => now = process.clock.now().max(now),
+        Unit::Yes { waited: false } => {}
+        Unit::No => return taken,
+        Unit::Gone(error) => {
+            taken.gone = Some(error);
+            return taken;
+        }
+    }
     loop {
         taken.contended = engine.reserve(evaluation, now);
         if evaluation.decision.verdict != Verdict::Admitted {
@@ -156,6 +179,53 @@ async fn take(process: &Process, session: &mut Session, context: &mut RequestCon
 fn rest_of(decision: &Decision, process: &Process) -> Duration {
     let until = decision.at.after(Duration::from_nanos(decision.delay_nanos));
     until.since(process.clock.now())
+}
+
+/// The outcome of asking for a unit of the route's `fair_share`.
+enum Unit {
+    /// The request may go on. `waited`: it may have waited for that.
+    Yes { waited: bool },
+    /// There is none: the verdict is a refusal now.
+    No,
+    /// The client has left while it waited.
+    Gone(Box<Error>),
+}
+
+/// Takes a unit of the route's `fair_share`, if it has one.
+async fn take_unit(
+    process: &Process,
+    session: &mut Session,
+    engine: &Engine,
+    evaluation: &mut Evaluation,
+    now: Timestamp,
+) -> Unit {
+    let wait = engine.enter_rate(evaluation, now);
+    let waited = wait.is_some();
+    if let Some(mut wait) = wait {
+        if wait.tick {
+            tokio::spawn(keep_time(Arc::clone(wait.waiting.door()), process.clock));
+        }
+        let longest = wait.longest;
+        let answered = tokio::select! {
+            biased;
+            answered = timeout(longest, &mut wait.waiting) => answered,
+            error = gone(session) => return Unit::Gone(error),
+        };
+        let now = process.clock.now().max(now);
+        let answer = match answered {
+            Ok(answer) => answer.map_err(|standing| (NoPlaceReason::RatePushedOut, standing)),
+            Err(_) => wait.give_up(now),
+        };
+        engine.leave_rate(evaluation, &wait, answer, now);
+    }
+    if evaluation.decision.verdict == Verdict::Admitted { Unit::Yes { waited } } else { Unit::No }
+}
+
+/// Has the door of a rate look again while somebody waits at it.
+async fn keep_time(door: Arc<TokenDoor>, clock: Clock) {
+    while let Some(wait) = door.tick(clock.now()) {
+        sleep(wait).await;
+    }
 }
 
 /// The outcome of asking for a place at the origin.

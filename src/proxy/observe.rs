@@ -251,7 +251,7 @@ fn network_at(process: &Process, context: &RequestContext, decision: &Decision, 
 fn warn_of_flood(process: &Process, context: &RequestContext, decision: &Decision) {
     for reading in decision.violated() {
         let Some((flood, node)) = context.generation.flood(reading.rule).zip(reading.node) else { continue };
-        let Some(refused) = flood.refused(node, decision.at) else { continue };
+        let Some(refused) = flood.refused(decision.at) else { continue };
         let rules = &context.generation.engine().policy().rules;
         let limit = rules.get(reading.rule).map_or("", |rule| rule.name.as_str());
         let network = network_at(process, context, decision, reading);

@@ -137,7 +137,6 @@ pub fn ended(process: &Process, session: &Session, context: &mut RequestContext)
     if let Some(share) = downstream::share(session) {
         share.clear();
     }
-    timing::tell_duration(process, context);
     observe::done(process, context, &Ended::of(session));
 }
 

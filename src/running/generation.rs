@@ -21,7 +21,7 @@ use crate::observe::metrics::{Metrics, OriginError};
 use crate::observe::notices::sample::Sample;
 use crate::observe::offenders::MostRefused;
 use crate::origins::origin::OriginState;
-use crate::policy::{OnClientAbort, OnLimit, Origin, Policy, Route, Rule, StoreId};
+use crate::policy::{OnClientAbort, OnLimit, Origin, Policy, Route, StoreId};
 use crate::sketch::UpperQuantile;
 use crate::store::StoreInUse;
 use crate::system::clock::{Clock, wall_nanos};
@@ -36,7 +36,6 @@ pub struct Generation {
     tag_fields: Vec<HeaderName>,
     times_origins: bool,
     refuses_escaped_slashes: bool,
-    follows_origins: bool,
     usual: Vec<Arc<UpperQuantile>>,
     floods: Vec<Option<Flood>>,
     refused: Arc<MostRefused>,
@@ -153,14 +152,9 @@ impl Generation {
         &self.tag_fields
     }
 
-    /// Returns whether the time that origins take to answer is measured: for a limit, or for what is learnt of origins.
+    /// Returns whether the time that origins take to answer is measured, for what is learnt of origins.
     pub fn times_origins(&self) -> bool {
         self.times_origins
-    }
-
-    /// Returns whether a limit shares out what an origin can take.
-    pub fn follows_origins(&self) -> bool {
-        self.follows_origins
     }
 
     /// Returns the usual time until an answer begins on the route at this position, in units of [`USUAL_UNIT`].
@@ -222,9 +216,7 @@ impl Next {
             let index = before.engine.policy().routes.iter().position(|before| before.name == route.name)?;
             before.usual.get(index).cloned()
         };
-        let follows_origins = policy.rules.iter().any(|rule| follows_an_origin(rule));
-        let times_origins = follows_origins
-            || policy.origins.iter().any(|origin| learns_by_time(origin))
+        let times_origins = policy.origins.iter().any(|origin| learns_by_time(origin))
             || policy.routes.iter().any(|route| route.timeouts.r#try.is_some())
             || policy.origins.iter().any(|origin| origin.on_client_abort != OnClientAbort::Release);
         let book = Book::new(policy, &source.fingerprint, places, source.loaded);
@@ -233,7 +225,6 @@ impl Next {
             tag_fields: tag_fields(policy),
             times_origins,
             refuses_escaped_slashes: policy.escaped_slash_walks_round(),
-            follows_origins,
             usual: policy.routes.iter().map(|route| known(route).unwrap_or_else(unmeasured)).collect(),
             floods: policy.rules.iter().map(|rule| Flood::of(rule)).collect(),
             book: decisions.open(book),
@@ -277,13 +268,6 @@ fn tag_fields(policy: &Policy) -> Vec<HeaderName> {
         }
     }
     names
-}
-
-/// Returns whether the limit shares out what an origin can take, which shows in the time of its answers.
-fn follows_an_origin(rule: &Rule) -> bool {
-    let tiers = rule.tiers.iter().filter_map(|tier| tier.kind.as_ref());
-    let mut kinds = std::iter::once(&rule.kind).chain(tiers);
-    kinds.any(|kind| kind.follows_origin().is_some())
 }
 
 /// Returns whether what is learnt of the origin depends on the time of its answers.

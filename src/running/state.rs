@@ -110,7 +110,7 @@ pub fn limits(
 }
 
 fn fill(limit: &mut Limit, limiter: &Limiter, now: Timestamp) {
-    let (gauges, crowding) = (limiter.gauges(), limiter.crowding(now));
+    let (gauges, crowding) = (limiter.gauges(now), limiter.crowding(now));
     limit.memory_bytes = gauges.memory;
     limit.fill = crowding.map(|crowding| crowding.fill);
     limit.keys = crowding.map(|crowding| crowding.keys);

@@ -146,30 +146,3 @@ fn held_near_fifty() -> Option<()> {
     };
     [&aimd, &gradient].into_iter().all(holds).then_some(())
 }
-
-#[test]
-fn a_fair_share_shares_out_what_the_cap_allows_now() {
-    let (address, _origin) = Slowing::start();
-    let gate = Gate::start(&format!(
-        "origins:
-  app:
-    addresses: \"{address}\"
-    inflight: 400
-    adaptive: {{ min: 10 }}
-limits:
-  fair: {{ type: fair_share, capacity: \"origin:app\" }}
-routes:
-  - {{ name: site, origin: app, limits: [fair] }}
-"
-    ));
-    let mut connection = gate.connect();
-    for _ in 0..20 {
-        assert_eq!(connection.ask("GET", "/", "", b"").status, 200);
-    }
-    let metrics = gate.metrics();
-    assert_eq!(metrics.sum("tidegate_origin_inflight_limit", &[]), 10.0, "one at a time proves nothing");
-    let capacity = metrics.sum("tidegate_limit_capacity_requests_per_second", &[]);
-    // Little's law: ten at once, each at least so long
-    let most = 10.0 / FAST.as_secs_f64();
-    assert!(capacity > 0.0 && capacity <= most, "{capacity}, at most {most}");
-}

@@ -47,7 +47,7 @@ mod explain;
 mod explain_document;
 mod failing_origins;
 mod fair_door;
-mod fair_floods;
+mod fair_rate;
 mod flood;
 mod forged_fields;
 mod guessing;

@@ -32,7 +32,7 @@ fn told_its_own_limit(own: &str) {
         "trusted_proxies: [127.0.0.0/8]
 limits:
   per_client: {own}
-  fair: {{ type: fair_share, capacity: 2/s }}
+  fair: {{ type: fair_share, capacity: 2/s, burst: 2, wait: 1ms }}
 routes:
   - {{ name: site, limits: [fair, per_client], respond: {{ status: 200 }} }}
 "

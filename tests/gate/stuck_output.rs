@@ -121,7 +121,7 @@ impl Drop for Mute {
 fn policy(origin: &Origin, dead: std::net::SocketAddr) -> String {
     format!(
         "limits:
-  fair: {{ type: fair_share, capacity: 5/s }}
+  fair: {{ type: fair_share, capacity: 5/s, burst: 5, wait: 1ms }}
 origins:
   app: {{ addresses: [\"{}\"] }}
   dead: {{ addresses: [\"{dead}\"] }}

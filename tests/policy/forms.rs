@@ -205,10 +205,9 @@ fn every_type_of_limit_has_a_long_form() {
             "{ type: distinct, key: client_ip, of: [path], max: 20, window: 10m, sliding: false, memory: 4MiB }",
         ),
         (
-            "{ type: fair_share, capacity: origin:shop }",
-            "{ type: fair_share, capacity: origin:shop, memory: 4MiB, charge_parents: false, nodes: [{ key: [client_ip, route] }, \
-             { key: client_ip, multiplier: 1 }, { key: \"client_ip:ipv4_prefix=24,ipv6_prefix=48\", multiplier: 16 }, \
-             { key: \"client_ip:ipv4_prefix=16,ipv6_prefix=32\", multiplier: 64 }] }",
+            "{ type: fair_share, capacity: 2000/s }",
+            "{ type: fair_share, key: client_ip, capacity: 2000/s, burst: 500, queue: 2000, wait: 500ms, reserve: 50%, \
+             networks: { 24: 16, 16: 64 } }",
         ),
         (
             "{ type: inflight, key: [origin, client_ip], max: 5 }",
@@ -281,4 +280,16 @@ fn a_share_of_the_keys_is_enforced_whatever_the_default() {
     let rule = &config.policy.rules[1];
     assert_eq!((rule.mode, rule.enforced.get()), (Mode::Enforce, 0.0));
     assert_eq!(config.policy.rules[0].mode, Mode::Shadow);
+}
+
+#[test]
+fn a_share_of_what_an_origin_can_take_is_read_and_does_nothing() {
+    let text = with_limit("{ type: fair_share, capacity: origin:shop }");
+    assert_eq!(codes(&text), ["W0446"]);
+    let config = good(&text);
+    let names: Vec<&str> = config.policy.rules.iter().map(|rule| rule.name.as_str()).collect();
+    assert_eq!(names, ["other"]);
+    // nor can it be asked instead of another
+    let handed_on = text.replace("other: { rate: 1/s }", "other: { rate: 1/s, key: header:x-a, missing: { use: a } }");
+    assert!(codes(&handed_on).contains(&"E0106"));
 }

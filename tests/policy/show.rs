@@ -94,7 +94,7 @@ limits:
        tiers: [{ when: { cidr: ["2001:db8::/32"], header: { x-b: "yes" } }, exempt: true }, { when: { cidr: 10.1.2.3 }, max: 9 }] }
   f: { type: recent_average, rate: 5/250ms, half_life: 1s, count: admitted, cost: response:x-c, cost_estimate: 3, enforce: 0.5% }
   g: { type: distinct, key: [origin], of: ["query:q", path], missing: allow, max: 4294967294, window: 744h, action: tag }
-  h: { type: fair_share, capacity: 9/m, nodes: [{ key: ["header:x-a", client_ip], multiplier: 1_000_000 }], charge_parents: true }
+  h: { type: fair_share, capacity: 9/m, key: ["header:x-a", client_ip], networks: { 9: 1_000_000 }, burst: 3, reserve: 1%, queue: 7, wait: 2s }
   i: { type: inflight, key: [origin, global], max: 3, upgraded: 0, tiers: [{ when: { cidr: 10.0.0.0/8 }, max: 7 }] }
   j: { rate: 5/s, count: "responses 401,5xx", action: reject, enforce: 0% }
 routes:

@@ -10,16 +10,11 @@ use crate::gate::{load, with_limits};
 use crate::table::{Row, TABLE};
 
 /// The sources, by the word in a row, and where each can be read.
-const SOURCES: [(&str, &str, &str); 5] = [
+const SOURCES: [(&str, &str, &str); 4] = [
     (
         "throttlekit",
         "throttlekit: overload and security",
         "the page *11 · Overload & security* of throttlekit's manual, and its tests",
-    ),
-    (
-        "rakelimit",
-        "rakelimit",
-        "J. Otten, *Multidimensional Fair-share Rate Limiting in BPF* (Cloudflare, 2020), and `cloudflare/rakelimit` at `d78c15e`",
     ),
     (
         "recent average",
@@ -33,7 +28,7 @@ const SOURCES: [(&str, &str, &str); 5] = [
 const HEAD: &str = "\
 # Sources
 
-Five published limiters stand behind the limits of tidegate. Each of their own tests, tables and promises is a row here, and each row
+Four published limiters stand behind the limits of tidegate. Each of their own tests, tables and promises is a row here, and each row
 is a test against this program: `cargo test --test sources` runs all of them, and writes this page.
 
 A row says what the source claims, its numbers, the test, what differs here, and where the documents tell of it. Where it names
@@ -52,7 +47,6 @@ fn read(below: &str) -> String {
 fn file(row: &Row) -> String {
     let name = match row.source {
         "throttlekit" => "throttlekit",
-        "rakelimit" => "rakelimit",
         "recent average" => "recent_average",
         "Exim" => "exim",
         _ => "pingora_limits",

@@ -6,14 +6,11 @@ mod document;
 mod exim;
 mod gate;
 mod pingora_limits;
-mod rakelimit;
 mod recent_average;
 mod table;
 mod throttlekit;
 
 // the words in which other folders ask the same parts
-#[path = "../../crates/limits/tests/fair_share/ground.rs"]
-mod ground;
 #[path = "../../crates/policy/src/answer/sample.rs"]
 mod sample;
 #[allow(dead_code, reason = "the tests of sketches use more of it")]

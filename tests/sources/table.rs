@@ -1,6 +1,6 @@
 //! One row for each of the sources' own tests and tables: what `docs/sources.md` says is written from here, see `document`.
 
-use crate::{exim, pingora_limits, rakelimit, recent_average, throttlekit};
+use crate::{exim, pingora_limits, recent_average, throttlekit};
 
 /// What one source shows of itself.
 pub struct Row {
@@ -185,88 +185,6 @@ pub static TABLE: &[Row] = &[
         refuses: &["a: { rate: 5/m, store: shared, on_store_error: maybe }"],
         also: &["tests/gate/shared_limits.rs::a_store_that_is_killed_paused_or_emptied_costs_nobody_an_error_and_admits_at_most_two_bursts_more"],
         documented: "limits/cluster.md#when-the-store-says-nothing",
-    },
-    row! {
-        rakelimit::r1_a_flood_from_one_source_is_held_to_the_limit_and_its_neighbour_is_untouched,
-        id: "R1",
-        source: "rakelimit",
-        claim: "scenario 1: one source and port",
-        numbers: "100/s at limit 25 → 25/s ± 10 %; 5/s of the same /24 untouched",
-        adapted: "with the λ of the paper and with that of the code",
-        loads: &["a: { type: fair_share, capacity: 1000/s }"],
-        also: &["tests/gate/fair_floods.rs::bystanders_of_three_floods_keep_what_they_had"],
-        documented: "limits/fair_share.md#what-it-does",
-    },
-    row! {
-        rakelimit::r2_a_reflection_attack_from_random_sources_and_one_port_is_held_and_others_are_untouched,
-        id: "R2",
-        source: "rakelimit",
-        claim: "scenario 2: random sources, one port",
-        numbers: "100/s at limit 25 → 25/s; others untouched",
-        documented: "limits/fair_share.md#what-it-does",
-    },
-    row! {
-        rakelimit::r3_a_million_a_second_converges_to_250_000_after_the_first,
-        id: "R3",
-        source: "rakelimit",
-        claim: "scenario 3: a million a second",
-        numbers: "limit 250,000: converges after the first second",
-        documented: "limits/fair_share.md#sources",
-    },
-    row! {
-        rakelimit::r4_figure_8_is_reproduced_by_its_own_rule,
-        id: "R4",
-        source: "rakelimit",
-        claim: "scenario 4, Figure 8",
-        numbers: "50 million received; forwarded 361, 41, 34, 39, 23, 13: both rows within what fewer than one seed in 10⁹ leaves; of 150 seeds as many leave narrow bounds as computed",
-        adapted: "with its own rule; with the cap of ours the spike is a fifth, and no seed passes more than 37 in a later second",
-        documented: "limits/fair_share.md#sources",
-    },
-    row! {
-        rakelimit::r5_twice_the_limit_for_ten_seconds_is_halved,
-        id: "R5",
-        source: "rakelimit",
-        claim: "TestRate",
-        numbers: "200/s for 10 s, limit 100 → 95…105/s, flagged at level 0",
-        adapted: "flagged from two windows on instead of the second packet",
-        documented: "limits/fair_share.md#sources",
-    },
-    row! {
-        rakelimit::r6_every_flagged_packet_is_flagged_at_the_level_of_its_shape,
-        id: "R6",
-        source: "rakelimit",
-        claim: "TestGeneralisations",
-        numbers: "12 shapes × 2 families, 101/s for 1 s, limit 100",
-        adapted: "whatever is flagged is flagged at the level of its shape; a policy writes the lattice as nodes with levels",
-        loads: &["a: { type: fair_share, capacity: 1000/s, nodes: [{ key: [client_ip, path], multiplier: 1, level: 0 }, { key: client_ip, multiplier: 2, level: 1 }, { key: path, multiplier: 16, level: 1 }] }"],
-        also: &["crates/policy/tests/laws/lattice.rs::a_flood_of_a_whole_48_on_one_path_leaves_its_network_all_other_paths"],
-        documented: "limits/fair_share.md#a-lattice-level",
-    },
-    row! {
-        rakelimit::r7_an_attack_on_one_tuple_does_not_propagate_to_its_address,
-        id: "R7",
-        source: "rakelimit",
-        claim: "TestAttackPropagation",
-        numbers: "limit 2,645: attack 3×, legitimate ½× with random ports: no legitimate drop",
-        adapted: "none after two windows",
-        documented: "limits/fair_share.md#sources",
-    },
-    row! {
-        rakelimit::r8_every_shape_of_attack_is_held_to_the_limit_for_a_minute,
-        id: "R8",
-        source: "rakelimit",
-        claim: "the removed scenarios",
-        numbers: "limit 25, 60 s, five shapes at 100/s, inside 5/s, outside 5/s, noise 100/s: attacker 25 ± 10 %",
-        documented: "limits/fair_share.md#what-it-does",
-    },
-    row! {
-        rakelimit::r9_the_offered_rate_is_the_average_that_the_vectors_linearise,
-        id: "R9",
-        source: "rakelimit",
-        claim: "the vectors of its average",
-        numbers: "old 50, Δ 69,306,930 ns → 31 and 25 there, 37.3 and 35.0 here; equal to 10⁻⁴ where requests are frequent",
-        adapted: "ours is the exact average, not linearised and not in whole numbers",
-        documented: "limits/fair_share.md#sources",
     },
     row! {
         recent_average::c1_one_request_now_a_steady_trickle_and_two_requests_a_half_life_ago_are_alike,

@@ -1,4 +1,4 @@
-//! What a place costs, while nobody waits and while many do: `cargo bench -p tidegate-limits --bench door`, some ten seconds.
+//! What a place and a unit of a rate cost, while nobody waits and while many do: `cargo bench -p tidegate-limits --bench door`, some ten seconds.
 //!
 //! Each figure is the least of many short rounds, so that what else runs on the machine has little part in it.
 
@@ -6,7 +6,9 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tidegate_limits::door::{Arrived, Asks, Entry, Path, PlaceDoor, Places, PlacesSpec};
+use tidegate_limits::door::{
+    Arrived, Asks, Entry, Path, PlaceDoor, Places, PlacesSpec, TokenDoor, TokenEntry, TokensSpec,
+};
 use tidegate_limits::units::{Criticality, Timestamp};
 
 const ROUNDS: usize = 400;
@@ -53,7 +55,29 @@ fn open(door: &Arc<PlaceDoor>, first: u64) -> f64 {
     })
 }
 
+/// Takes a unit and uses it, while nobody waits.
+fn unit(door: &Arc<TokenDoor>, first: u64) -> f64 {
+    let keys: Vec<Asks> = (0..64).map(|host| asks(first + (host << 16))).collect();
+    let mut clock = Clock(0);
+    least(2_000, |at| {
+        let asks = &keys[at as usize % keys.len()];
+        match door.arrive(black_box(asks), clock.now(2_000)) {
+            TokenEntry::Given(token) => token.spend(),
+            TokenEntry::Waits { .. } | TokenEntry::PushedOut(_) => panic!("units are there"),
+        }
+    })
+}
+
 fn main() {
+    // two threads that take each a unit in two microseconds of their clocks
+    let rate = TokenDoor::new(TokensSpec::new(10_000_000.0));
+    let alone = unit(&rate, 0);
+    let together = std::thread::scope(|scope| {
+        let other = scope.spawn(|| unit(&rate, 7));
+        let ours = unit(&rate, 0);
+        (ours + other.join().unwrap_or(f64::NAN)) / 2.0
+    });
+    println!("a unit of a rate: {alone:.0} ns, {together:.0} ns with two threads; {} KiB", rate.memory().0 / 1_024);
     for places in [8, 400, 4_000] {
         let door = PlaceDoor::new(PlacesSpec::new(places));
         // the first one finds a door that has not opened yet

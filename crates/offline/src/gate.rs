@@ -1,7 +1,7 @@
 //! The gate without sockets: a policy's limits under a clock of their own, from a request's arrival to its last byte.
 //!
-//! [`OfflineGate::submit`] judges a request at its moment and takes it along the path of the live gate's admission: the limits that
-//! delay, a place at the origin, the charge. [`OfflineGate::advance`] lets time pass. Both report every step of every request to the
+//! [`OfflineGate::submit`] judges a request at its moment and takes it along the path of the live gate's admission: a unit of its
+//! `fair_share`, the limits that delay, a place at the origin, the charge. [`OfflineGate::advance`] lets time pass. Both report every step of every request to the
 //! caller.
 //!
 //! One queue holds all that is due later, in the order of time. At one instant ends come before beginnings, so that a place that is
@@ -18,19 +18,23 @@ use http::{HeaderMap, StatusCode};
 
 use crate::client::Client;
 use crate::door::{PlaceId, Ticket};
-use crate::engine::{Arrival, Engine, Evaluation, Holds, Refusal, Verdict};
+use crate::engine::{Arrival, Engine, Evaluation, Holds, RateWait, Refusal, Verdict};
 use crate::policy::{Action, Policy, Route};
 use crate::request::Request;
 use crate::sketch::Seed;
 use crate::units::{OutOfRange, Timestamp};
 
 mod course;
+mod event;
 mod places;
+mod rates;
 #[cfg(test)]
 mod tests;
 
 pub use course::{Course, PlaceAt};
+use event::{Due, Event};
 use places::{Asked, Places};
+use rates::{Left, Rates};
 
 /// Keys are hashed under a known seed, so that the same requests have the same outcome.
 pub const SEED: Seed = Seed::from_bytes(*b"tidegate replays");
@@ -50,10 +54,11 @@ pub struct OfflineGate<'r, T> {
     engine: Engine,
     /// By origin of the policy.
     places: Vec<Places<Box<Exchange<'r, T>>>>,
+    rates: Rates<Box<Exchange<'r, T>>>,
     now: Timestamp,
     upkeep: Duration,
     maintained: u128,
-    queue: BinaryHeap<Reverse<Event<'r, T>>>,
+    queue: BinaryHeap<Reverse<Event<Exchange<'r, T>>>>,
     events: u64,
 }
 
@@ -118,39 +123,12 @@ struct Exchange<'r, T> {
     answered: bool,
 }
 
-/// Something that is due.
-#[derive(Debug)]
-struct Event<'r, T> {
-    at: Timestamp,
-    what: Due,
-    /// Among equals, the order in which they were thought of.
-    order: u64,
-    /// None for a request that is in the queue of an origin.
-    exchange: Option<Box<Exchange<'r, T>>>,
-}
-
-/// What is due, in the order in which it happens at one instant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Due {
-    /// The next piece of a body passes.
-    Piece,
-    /// The answer begins.
-    Answer,
-    /// The request has the place of one that is over.
-    Placed,
-    /// A wait is over.
-    GoesOn,
-    /// The wait for a place at this origin ends, of the request with this ticket.
-    GiveUp(usize, Ticket),
-    /// This origin's queue is to be looked at.
-    Look(usize),
-}
-
 /// What is next for a request.
 enum Next {
     Over,
     At(Timestamp, Due),
     Queue(usize, Ticket, Duration),
+    Rate(RateWait),
 }
 
 impl<'r, T> OfflineGate<'r, T> {
@@ -164,6 +142,7 @@ impl<'r, T> OfflineGate<'r, T> {
         Ok(OfflineGate {
             engine: Engine::new(policy, &SEED, zero)?,
             places,
+            rates: Rates::new(),
             now: Timestamp::ZERO,
             upkeep,
             maintained: 0,
@@ -202,6 +181,7 @@ impl<'r, T> OfflineGate<'r, T> {
             Next::Over => self.end(exchange, report),
             next => self.put(Box::new(exchange), next, report),
         }
+        self.settle_rates(report);
     }
 
     /// Lets everything happen that is due until `until`.
@@ -218,6 +198,18 @@ impl<'r, T> OfflineGate<'r, T> {
                 self.settle(origin, report);
                 continue;
             }
+            if let Due::Tick(door) = event.what {
+                self.tick(door);
+                self.settle_rates(report);
+                continue;
+            }
+            if let Due::Late(number) = event.what {
+                if let Some(left) = self.rates.give_up(number, self.now) {
+                    self.leave_rate(left, report);
+                }
+                self.settle_rates(report);
+                continue;
+            }
             if let Due::Look(origin) = event.what {
                 if let Some(places) = self.places.get_mut(origin) {
                     places.ticks = false;
@@ -231,6 +223,7 @@ impl<'r, T> OfflineGate<'r, T> {
                 Next::Over => self.end(*exchange, report),
                 next => self.put(exchange, next, report),
             }
+            self.settle_rates(report);
         }
     }
 
@@ -253,7 +246,7 @@ impl<'r, T> OfflineGate<'r, T> {
             Due::Placed => self.admit(exchange, report),
             Due::Answer => self.answer(exchange, report),
             Due::Piece => self.pass(exchange, report),
-            Due::GiveUp(..) | Due::Look(_) => Next::Over,
+            Due::GiveUp(..) | Due::Look(_) | Due::Tick(_) | Due::Late(_) => Next::Over,
         }
     }
 
@@ -268,6 +261,41 @@ impl<'r, T> OfflineGate<'r, T> {
                 self.schedule(self.now.after(longest), Due::GiveUp(origin, ticket), None);
                 self.settle(origin, report);
             }
+            Next::Rate(wait) => {
+                let longest = wait.longest;
+                let (number, tick) = self.rates.put(exchange, wait);
+                self.schedule(self.now.after(longest), Due::Late(number), None);
+                if let Some(door) = tick {
+                    self.tick(door);
+                }
+            }
+        }
+    }
+
+    /// Looks at a door whose time nobody else sees to, now and while somebody waits.
+    fn tick(&mut self, door: usize) {
+        if let Some(wait) = self.rates.tick(door, self.now) {
+            self.schedule(self.now.after(wait), Due::Tick(door), None);
+        }
+    }
+
+    /// Sends those on who were given a unit of their `fair_share`, and refuses those who were pushed out of its queue.
+    #[inline]
+    fn settle_rates(&mut self, report: &mut impl FnMut(Step<'_, T>)) {
+        while let Some(left) = self.rates.answered() {
+            self.leave_rate(left, report);
+        }
+    }
+
+    fn leave_rate(
+        &mut self,
+        (mut exchange, wait, answer): Left<Box<Exchange<'r, T>>>,
+        report: &mut impl FnMut(Step<'_, T>),
+    ) {
+        self.engine.leave_rate(&mut exchange.evaluation, &wait, answer, self.now);
+        match exchange.evaluation.decision.verdict {
+            Verdict::Admitted => self.schedule(self.now, Due::GoesOn, Some(exchange)),
+            Verdict::Refused(_) => report(self.step(&exchange, What::Refused)),
         }
     }
 
@@ -307,9 +335,12 @@ impl<'r, T> OfflineGate<'r, T> {
         self.settle(origin, report);
     }
 
-    /// Charges the limits that delay until one makes the request wait.
+    /// Takes a unit of its `fair_share`, where the route has one, and charges the limits that delay until one makes the request wait.
     #[inline]
     fn pass_limits_that_delay(&mut self, exchange: &mut Exchange<'r, T>, report: &mut impl FnMut(Step<'_, T>)) -> Next {
+        if let Some(wait) = self.engine.enter_rate(&mut exchange.evaluation, self.now) {
+            return Next::Rate(wait);
+        }
         self.engine.reserve(&mut exchange.evaluation, self.now);
         let goes_on = exchange.evaluation.decision.goes_on();
         match exchange.evaluation.decision.verdict {
@@ -359,6 +390,7 @@ impl<'r, T> OfflineGate<'r, T> {
     /// Refuses a request that the origin has no place for.
     fn refuse(&self, exchange: &mut Exchange<'r, T>, report: &mut impl FnMut(Step<'_, T>)) {
         exchange.evaluation.decision.verdict = Verdict::Refused(Refusal::OriginFull);
+        exchange.evaluation.token = None;
         report(self.step(exchange, What::Refused));
     }
 
@@ -449,11 +481,6 @@ impl<'r, T> OfflineGate<'r, T> {
             Action::Respond(fixed) => (fixed.status, &fixed.headers, fixed.body.len() as u64),
         };
         self.engine.answered(&exchange.evaluation, &mut exchange.holds, status, headers, now);
-        if let Some((origin, _)) = exchange.place
-            && let Some(most) = self.places.get(origin).and_then(Places::most)
-        {
-            self.engine.completed(origin, now.since(exchange.evaluation.decision.goes_on()), most);
-        }
         exchange.answered = true;
         exchange.left = if self.engine.counts_bytes(&exchange.evaluation) { body } else { 0 };
         report(self.step(exchange, What::Answered(status, headers)));
@@ -466,31 +493,5 @@ impl<'r, T> OfflineGate<'r, T> {
 
     fn step<'s>(&'s self, exchange: &'s Exchange<'r, T>, what: What<'s>) -> Step<'s, T> {
         Step { engine: &self.engine, of: &exchange.of, evaluation: &exchange.evaluation, at: self.now, what }
-    }
-}
-
-impl<T> Event<'_, T> {
-    fn rank(&self) -> (Timestamp, Due, u64) {
-        (self.at, self.what, self.order)
-    }
-}
-
-impl<T> PartialEq for Event<'_, T> {
-    fn eq(&self, other: &Self) -> bool {
-        self.rank() == other.rank()
-    }
-}
-
-impl<T> Eq for Event<'_, T> {}
-
-impl<T> PartialOrd for Event<'_, T> {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<T> Ord for Event<'_, T> {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.rank().cmp(&other.rank())
     }
 }

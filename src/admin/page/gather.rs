@@ -66,7 +66,7 @@ fn busiest(routes: Vec<Route>) -> Vec<Route> {
 
 /// Returns whether the section of fair shares shows the limit.
 fn shares_out(limit: &Limit) -> bool {
-    FORMS.iter().any(|form| form.word == limit.kind && form.takes("nodes"))
+    FORMS.iter().any(|form| form.word == limit.kind && form.takes("networks"))
 }
 
 /// Clients are pseudonyms, as nothing else is remembered of them.

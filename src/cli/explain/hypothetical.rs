@@ -143,7 +143,7 @@ fn explained(config: Config, parts: &Parts, times: u32) -> Result<Explanation, S
     };
     let course = Course::Known { takes: Duration::MAX, status: None, bytes: 0, place: PlaceAt::Counted };
     for nth in 1..=times {
-        // without dice no wait is stretched, and `fair_share` thins no client before it must
+        // without dice no wait is stretched
         let arrival = Arrival { id: DecisionId(0), at: AT, dice: 0 };
         gate.submit(Submission { request: &request, client: None, arrival, course, of: nth }, &mut report);
     }

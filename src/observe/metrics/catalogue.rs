@@ -92,11 +92,13 @@ catalogue! {
     REFUSED_ELSEWHERE = held("tidegate_limit_refused_elsewhere_total", Counter, &["route", "limit", "mode"],
         "Requests that this limit allowed or delayed and that were refused all the same: by another limit, or for lack of room at the origin. They are charged nowhere; `allowed` and `delayed` less these were served.");
     DELAYS = held("tidegate_delays_total", Counter, &["route"],
-        "Admitted requests that were held back first, because a limit with `action: delay` said so.");
+        "Admitted requests that were held back first, by a limit with `action: delay` or in the queue of a fair_share.");
     DELAY_SECONDS = fractions("tidegate_delay_seconds_total", Counter, &["route"],
         "Time that admitted requests were held back for; over `tidegate_delays_total`, the mean wait of those that waited.");
     FAIR_SHARE_REFUSED = held("tidegate_fair_share_refused_total", Counter, &["limit", "node"],
-        "Requests that a fair_share limit refused, or would have in shadow, by the node that was too heavy; `capacity` when the whole was spent.");
+        "Requests that a fair_share limit refused, or would have in shadow, by what weighed most: its key, or a network around it.");
+    FAIR_SHARE_SHED = held("tidegate_fair_share_shed_requests_total", Counter, &["limit", "reason"],
+        "Requests that a fair_share limit refused: `rate_pushed_out` of a full queue as the heaviest, `rate_timeout` after the longest wait.");
     LIMIT_INFLIGHT = read("tidegate_limit_inflight_requests", Gauge, &["limit"],
         "Requests that hold a place of an in-flight limit now.");
     LIMIT_UPGRADED = read("tidegate_limit_upgraded_connections", Gauge, &["limit"],
@@ -115,12 +117,12 @@ catalogue! {
         "Values that a distinct limit forgot before their time to make room; each may be counted once more.");
     LIMIT_PENDING = read("tidegate_limit_pending_units", Gauge, &["limit"],
         "Units of a limit's quota that are held back for attempts whose answer has not come.");
-    LIMIT_SHARE = read("tidegate_limit_share_requests_per_second", Gauge, &["limit"],
-        "What a fair_share limit leaves to one client now, before the multipliers of wider nodes.");
+    LIMIT_TOKENS = read("tidegate_limit_token_requests", Gauge, &["limit"],
+        "How many requests a fair_share limit could let go on at once now, those that it keeps for light clients included.");
     LIMIT_CAPACITY = read("tidegate_limit_capacity_requests_per_second", Gauge, &["limit"],
-        "What a fair_share limit shares out now.");
-    LIMIT_OFFERED = read("tidegate_limit_offered_requests_per_second", Gauge, &["limit"],
-        "What a fair_share limit would admit now if the capacity did not cap it; above the capacity there is pressure.");
+        "What a fair_share limit shares out.");
+    LIMIT_WAITING = read("tidegate_limit_waiting_requests", Gauge, &["limit"],
+        "Requests that wait for a fair_share limit now.");
     LIMIT_LEASED = read("tidegate_limit_leased_units", Gauge, &["limit"],
         "Units of a shared limit that this gate has taken from the store in advance and not spent yet.");
     LIMIT_CONTENDED = held("tidegate_limit_contended_total", Counter, &["limit"],

@@ -7,7 +7,7 @@ use prometheus::{Counter, Gauge, Histogram, IntCounter, IntGauge};
 use super::catalogue::{self as all, Family};
 use super::families::{Families, Series};
 use super::labels::{
-    CONNECTION_REASONS, ORIGIN_ERRORS, OriginError, REFUSALS, SHED_REASONS, TLS_KINDS, UNMATCHED, known,
+    CONNECTION_REASONS, ORIGIN_ERRORS, OriginError, RATE_REASONS, REFUSALS, SHED_REASONS, TLS_KINDS, UNMATCHED, known,
 };
 use super::shape::{LimitLabels, ListenerLabels, RouteLabels};
 use crate::edge::tls::handshake::HandshakeFault;
@@ -158,8 +158,10 @@ pub(super) struct LimitCells {
     rule: usize,
     verdicts: Vec<(Mode, Verdicts)>,
     pub contended: IntCounter,
-    /// Of `fair_share`: refusals by node, the whole capacity last.
+    /// Of `fair_share`: refusals by node.
     nodes: Vec<IntCounter>,
+    /// Of `fair_share`: refusals by reason.
+    shed: Option<Each<&'static str>>,
 }
 
 impl LimitCells {
@@ -167,6 +169,13 @@ impl LimitCells {
     pub fn refused_at(&self, node: u8) {
         if let Some(counter) = self.nodes.get(usize::from(node)) {
             counter.inc();
+        }
+    }
+
+    /// Counts a request that got no unit of `fair_share`, for one of [`RATE_REASONS`].
+    pub fn shed(&self, reason: &'static str) {
+        if let Some(shed) = &self.shed {
+            shed.add(reason);
         }
     }
 
@@ -334,6 +343,8 @@ impl<'f> Resolver<'f> {
                 .iter()
                 .map(|node| self.counter(&all::FAIR_SHARE_REFUSED, &[&limit.name, node]))
                 .collect(),
+            shed: (!limit.nodes.is_empty())
+                .then(|| self.each(&all::FAIR_SHARE_SHED, &[&limit.name], known(RATE_REASONS))),
         }
     }
 

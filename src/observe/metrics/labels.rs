@@ -68,6 +68,9 @@ pub const CONNECTION_REASONS: &[&str] = &[
 /// Reasons for which a request got no place at an origin: cap reached without a queue, others in the queue lighter, wait over, client gone.
 pub const SHED_REASONS: &[&str] = &["full", "pushed_out", "queue_timeout", "client_left"];
 
+/// Reasons for which a request got no unit of a `fair_share`: others in the queue lighter, wait over.
+pub(super) const RATE_REASONS: &[&str] = &["rate_pushed_out", "rate_timeout"];
+
 /// Handshakes by version and by whether a ticket was resumed, most frequent first.
 pub(super) const TLS_KINDS: [(TlsVersion, bool); 4] =
     [(TlsVersion::Tls13, false), (TlsVersion::Tls13, true), (TlsVersion::Tls12, false), (TlsVersion::Tls12, true)];

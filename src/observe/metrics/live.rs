@@ -79,9 +79,9 @@ impl Page {
         self.add_fraction(&catalogue::LIMIT_LOAD, Some(name), gauges.load);
         self.add(&catalogue::LIMIT_DISPLACED, Some(name), gauges.displaced);
         self.add(&catalogue::LIMIT_PENDING, Some(name), gauges.pending);
-        self.add_fraction(&catalogue::LIMIT_SHARE, Some(name), gauges.share);
+        self.add_fraction(&catalogue::LIMIT_TOKENS, Some(name), gauges.tokens);
         self.add_fraction(&catalogue::LIMIT_CAPACITY, Some(name), gauges.capacity);
-        self.add_fraction(&catalogue::LIMIT_OFFERED, Some(name), gauges.offered);
+        self.add(&catalogue::LIMIT_WAITING, Some(name), gauges.waiting);
     }
 
     fn store(&mut self, state: &StoreState) {

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::families::SERIES_PER_HISTOGRAM;
-use super::labels::{CLIENTS, CONNECTION_REASONS, ORIGIN_ERRORS, REFUSALS, SHED_REASONS, TLS_KINDS, malformed_reasons};
+use super::labels::{
+    CLIENTS, CONNECTION_REASONS, ORIGIN_ERRORS, RATE_REASONS, REFUSALS, SHED_REASONS, TLS_KINDS, malformed_reasons,
+};
 use crate::answer::entry::node_names;
 use crate::config::settings::{Listener, Settings, Tls};
 use crate::edge::tls::handshake::HandshakeFault;
@@ -136,6 +138,7 @@ impl Shape {
         // handshakes by version and kind, failures by reason
         const PER_TLS: usize = TLS_KINDS.len() + HandshakeFault::ALL.len();
 
+        let by_nodes = |limit: &LimitLabels| limit.nodes.len() + RATE_REASONS.len();
         let routes = self.routes.len() + 1;
         let modes = |rule: &usize| self.limits.get(*rule).map_or(0, |limit| limit.modes.len());
         let slots: usize = self.routes.iter().flat_map(|route| route.rules.iter().map(modes)).sum();
@@ -145,7 +148,7 @@ impl Shape {
             + self.routes.len() * PER_ROUTE
             + self.routes.iter().filter(|route| route.origin.is_some()).count() * PER_FORWARD
             + slots * PER_SLOT
-            + self.limits.iter().map(|limit| limit.nodes.len()).sum::<usize>()
+            + self.limits.iter().filter(|limit| !limit.nodes.is_empty()).map(by_nodes).sum::<usize>()
             + self.limits.len() * PER_LIMIT
             + self.origins.len() * PER_ORIGIN
             + self.addresses * PER_ADDRESS

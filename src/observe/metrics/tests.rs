@@ -21,7 +21,7 @@ use crate::config::settings::{
     Tls,
 };
 use crate::engine::{Arrival, DecisionId, Engine, Reading, Readings};
-use crate::limiter::{Capacity, Kind, Scope, kinds};
+use crate::limiter::{Kind, Scope, kinds};
 use crate::observe::state;
 use crate::policy::{
     Action, FixedAnswer, HeaderEdits, InflightCap, Mode, Origin, OriginAddress, Responses, Route, RouteTable, Rule,
@@ -119,9 +119,7 @@ fn shop() -> Policy {
 
 /// A limit by two nodes.
 fn fair_share(name: &str) -> Arc<Rule> {
-    let capacity = Capacity::Rate(Rate::new(1_000, Duration::from_secs(1)).unwrap());
-    let (multipliers, levels, memory) = (vec![1, 16], vec![0, 1], Bytes(1 << 16));
-    let kind = Kind::FairShare(kinds::FairShare { capacity, multipliers, levels, charge_parents: false, memory });
+    let kind = Kind::FairShare(kinds::FairShare::of(Rate::new(1_000, Duration::from_secs(1)).unwrap()));
     let node = |part: &str| KeySpec::new([part.parse().unwrap()], None).unwrap();
     let nodes = vec![node("client_ip"), node("client_ip:ipv4_prefix=24,ipv6_prefix=48")];
     Arc::new(Rule { kind, nodes, ..(*rule(name, Mode::Enforce)).clone() })
@@ -384,9 +382,9 @@ fn what_lives_elsewhere_is_shown_where_it_applies() {
         ("load_ratio", 0.25),
         ("displaced_total", 6.0),
         ("pending_units", 7.0),
-        ("share_requests_per_second", 3.75),
+        ("token_requests", 3.75),
         ("capacity_requests_per_second", 1_000.0),
-        ("offered_requests_per_second", 1_870.5),
+        ("waiting_requests", 9.0),
     ] {
         assert_eq!(page.value(&format!("tidegate_limit_{series}{{limit=\"at_once\"}}")), value, "{series}");
         assert!(!page.has(&format!("tidegate_limit_{series}{{limit=\"per_client\"}}")), "{series}");

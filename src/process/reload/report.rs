@@ -179,7 +179,7 @@ impl Limits {
 /// Returns the numbers of a limit that changed.
 fn numbers(name: &str, changed: &[Change]) -> Vec<Number> {
     /// Words that say what is promised.
-    const WORDS: [&str; 14] = [
+    const WORDS: [&str; 16] = [
         "rate",
         "burst",
         "max",
@@ -192,8 +192,10 @@ fn numbers(name: &str, changed: &[Change]) -> Vec<Number> {
         "per",
         "time_zone",
         "week_starts",
-        "nodes",
-        "charge_parents",
+        "queue",
+        "wait",
+        "networks",
+        "reserve",
     ];
     let number = |change: &Change| {
         let word = change.path.strip_prefix("limits.")?.strip_prefix(name)?.strip_prefix('.')?;

@@ -20,7 +20,7 @@ const FLOORS: [(&str, u32); 31] = [
     ("units", 1),
     ("request", 2),
     ("sketch", 2),
-    ("door", 3),
+    ("door", 2),
     ("limiter", 3),
     ("overload", 3),
     ("client", 4),

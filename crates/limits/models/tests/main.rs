@@ -3,7 +3,6 @@
 
 mod deltas;
 mod door;
-mod fair_share;
 mod leases;
 mod levels;
 mod monotone;
@@ -15,6 +14,7 @@ mod seen;
 mod shorthand;
 mod sliding;
 mod summing;
+mod tokens;
 
 use std::cell::Cell as Flag;
 use std::sync::{Arc, Mutex, Once};

@@ -11,7 +11,7 @@ use std::thread;
 
 use tidegate_limits::sync::{Site, Without, orderings, weakened};
 
-use crate::{deltas, fair_share, leases, levels, quietly, seen, sliding, summing};
+use crate::{deltas, leases, levels, quietly, seen, sliding, summing, tokens};
 
 type Model = (&'static str, fn());
 
@@ -151,12 +151,8 @@ fn of_the_deltas() {
 }
 
 #[test]
-fn of_the_fair_share() {
-    every_ordering_is_needed(
-        "fair_share",
-        &["limiter/kinds/fair_share/word.rs"],
-        models![fair_share::a_tick_goes_on_from_where_the_one_before_it_ended],
-    );
+fn of_the_rates_bucket() {
+    every_ordering_is_needed("bucket", &["door/bucket.rs"], models![tokens::other_numbers_lose_and_find_no_unit]);
 }
 
 #[test]

@@ -26,7 +26,7 @@ fn limiter() -> Arc<Limiter> {
     Arc::new(Limiter::new(&Spec::new("modelled", &[kind]), &Seed::from_bytes([7; 16])).unwrap())
 }
 
-fn place(limiter: &Limiter, number: u64) -> Place<'static> {
+fn place(limiter: &Limiter, number: u64) -> Place {
     Place { key: limiter.own_hash().of(key(number)), ..Place::default() }
 }
 

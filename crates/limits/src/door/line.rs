@@ -245,11 +245,22 @@ impl Line {
         }
     }
 
+    /// For which part of a client each level of a request counts.
+    fn parts(&self, asks: &Asks) -> [f32; LEVELS] {
+        std::array::from_fn(|level| {
+            1.0 / self.shares.get(level).copied().unwrap_or(1.0).max(asks.weight).max(f32::MIN_POSITIVE)
+        })
+    }
+
+    /// How a request stands that does not join, and its nodes, which are active until the caller lets them [quit](Nodes::quit).
+    pub(super) fn look(&mut self, asks: &Asks) -> (Active, Standing) {
+        let nodes = self.nodes.enter(&asks.path);
+        (nodes, self.standing(&nodes, &self.parts(asks)))
+    }
+
     /// The group of the key and class, a new one if there is none.
     fn group(&mut self, nodes: Active, asks: &Asks) -> Option<u32> {
-        let parts = std::array::from_fn(|level| {
-            1.0 / self.shares.get(level).copied().unwrap_or(1.0).max(asks.weight).max(f32::MIN_POSITIVE)
-        });
+        let parts = self.parts(asks);
         let [key, ..] = nodes;
         // a key that found no room among the active waits in a group of its own
         let of_key = self.of_key.get_mut(key as usize).and_then(|of| of.get_mut(asks.criticality.position()));
@@ -285,7 +296,7 @@ impl Line {
         }
         let waiter = *self.waiters.get(ticket.slot as usize)?;
         let group = *self.groups.get(waiter.group as usize)?;
-        let standing = self.standing(&group);
+        let standing = self.standing(&group.nodes, &group.parts);
         self.change(waiter.before, |before| before.behind = waiter.behind);
         self.change(waiter.behind, |behind| behind.before = waiter.before);
         self.change(ticket.slot, |gone| *gone = NOBODY);
@@ -333,10 +344,10 @@ impl Line {
         self.nodes.score(&group.nodes, &group.parts, self.held_counts)
     }
 
-    /// How the requests of a group stand, but for who would be next.
-    fn standing(&self, group: &Group) -> Standing {
+    /// How requests of these nodes stand, but for who would be next.
+    fn standing(&self, nodes: &Active, parts: &[f32; LEVELS]) -> Standing {
         let mut standing = Standing { line: self.waiting(), score: -1.0, ..Standing::default() };
-        for (level, (node, part)) in (0..).zip(group.nodes.iter().zip(&group.parts)) {
+        for (level, (node, part)) in (0..).zip(nodes.iter().zip(parts)) {
             let Some([held, waiting, used]) = self.nodes.numbers(*node) else { continue };
             let score = (used + self.held_counts * held) * part;
             if score > standing.score {

@@ -14,6 +14,7 @@ mod places;
 mod reserve;
 mod reserved;
 mod shared_places;
+mod shared_tokens;
 mod tokens;
 mod upgraded;
 
@@ -24,5 +25,6 @@ pub use places::{Arrived, PlaceId, Places, PlacesSpec};
 pub use reserve::Reserve;
 pub use reserved::Reserved;
 pub use shared_places::{Entry, Place, PlaceDoor, Waiting};
+pub use shared_tokens::{Token, TokenDoor, TokenEntry, TokenWaiting};
 pub use tokens::{Tokens, TokensSpec, Unit};
 pub use upgraded::{UpgradedDoor, UpgradedPlace};

@@ -110,6 +110,11 @@ impl Nodes {
         }
     }
 
+    /// Half-lives that have passed.
+    pub fn clock(&self) -> f64 {
+        self.clock
+    }
+
     /// The active nodes of a path, made active where they are not.
     pub fn enter(&mut self, path: &Path) -> Active {
         path.0.map(|hash| hash.map_or(NONE, |hash| self.activate(hash)))

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::bucket::Bucket;
 use super::line::{Act, Asks, Line, Standing, Ticket};
-use super::nodes::LEVELS;
+use super::nodes::{LEVELS, Path};
 use super::places::{Arrived, PlacesSpec};
 use crate::units::{Bytes, Timestamp};
 
@@ -46,7 +46,7 @@ impl TokensSpec {
 
     /// The units, all there.
     pub fn bucket(&self) -> Bucket {
-        Bucket::new(self.rate, self.burst)
+        Bucket::new(self.rate, self.burst, self.kept)
     }
 }
 
@@ -59,16 +59,28 @@ pub struct Tokens {
     top: f32,
     half_life: f64,
     passed: Timestamp,
+    /// When somebody last went without.
+    short: Option<Timestamp>,
 }
 
 const ROUNDS: f64 = 4.0;
 const SHORTEST_HALF_LIFE: f64 = 1.0;
 const LONGEST_HALF_LIFE: f64 = 60.0;
+/// For so long after somebody went without, all that is taken is counted.
+const SHORT: Duration = Duration::from_secs(1);
 const STEP: Duration = Duration::from_millis(1);
 
 /// A unit that was given.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Unit;
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Unit {
+    /// When it was counted as used, by the clock of uses; `None` if it was not, as there was enough for all.
+    counted: Option<f64>,
+}
+
+impl Unit {
+    /// One of many, which counts for nothing.
+    pub(super) const OF_MANY: Unit = Unit { counted: None };
+}
 
 impl Tokens {
     /// A door at which nobody waits.
@@ -78,6 +90,7 @@ impl Tokens {
             top: 0.0,
             half_life: SHORTEST_HALF_LIFE,
             passed: Timestamp::ZERO,
+            short: None,
             spec,
         }
     }
@@ -107,7 +120,7 @@ impl Tokens {
         Duration::from_secs_f64((f64::from(self.line.waiting()) / self.spec.rate).min(LONGEST_HALF_LIFE))
     }
 
-    /// A request has come. Where nobody waits and there is enough for all, it goes on and nothing is counted.
+    /// A request has come. Where nobody waits or went without lately, and there is enough for all, it goes on and nothing is counted.
     pub fn arrive(
         &mut self,
         bucket: &Bucket,
@@ -116,18 +129,75 @@ impl Tokens {
         acts: &mut impl FnMut(Act<Unit>),
     ) -> Arrived<Unit> {
         self.advance(now);
-        if self.line.waiting() == 0 && bucket.take(self.spec.kept, now) {
-            return Arrived::Given(Unit);
+        if !self.is_contended(now) && bucket.take_of_many(now) {
+            return Arrived::Given(Unit::OF_MANY);
         }
         let Some(ticket) = self.line.join(asks, now) else { return Arrived::NoRoom };
         self.serve(bucket, now, acts);
-        if self.line.waiting() > self.spec.queue
-            && let Some((left, _)) = self.line.push_out()
-        {
-            self.line.nodes.quit(&left.nodes);
-            acts(Act::PushedOut(left.ticket, left.standing));
-        }
+        self.push_out(now, acts);
         Arrived::Waits(ticket)
+    }
+
+    /// A request has come that does not wait: it takes a unit at once, in the order of those who would.
+    ///
+    /// # Errors
+    /// How it stands: it would have to wait.
+    pub fn observe(&mut self, bucket: &Bucket, asks: &Asks, now: Timestamp) -> Result<Unit, Standing> {
+        self.advance(now);
+        if !self.is_contended(now) && bucket.take_of_many(now) {
+            return Ok(Unit::OF_MANY);
+        }
+        let (nodes, standing) = self.line.look(asks);
+        self.top = self.top.max(standing.score);
+        let leaves = self.spec.kept * f64::from(part(standing.score, self.top));
+        let taken = bucket.take(leaves, now);
+        if taken {
+            self.line.nodes.spend(&nodes, 1.0);
+        }
+        self.line.nodes.quit(&nodes);
+        if !taken {
+            self.short = Some(now);
+            return Err(standing);
+        }
+        Ok(Unit { counted: Some(self.line.nodes.clock()) })
+    }
+
+    /// Whether somebody waits, or went without lately: then all that is taken is counted.
+    pub fn is_contended(&self, now: Timestamp) -> bool {
+        self.line.waiting() > 0 || self.short.is_some_and(|short| now.since(short) < SHORT)
+    }
+
+    /// A unit was not used: it is there again, and its use is forgotten.
+    pub fn give_back(
+        &mut self,
+        bucket: &Bucket,
+        unit: Unit,
+        path: &Path,
+        now: Timestamp,
+        acts: &mut impl FnMut(Act<Unit>),
+    ) {
+        self.advance(now);
+        bucket.put_back();
+        if let Some(clock) = unit.counted {
+            let nodes = self.line.nodes.enter(path);
+            // as much as is left of it
+            self.line.nodes.spend(&nodes, -(clock - self.line.nodes.clock()).exp2() as f32);
+            self.line.nodes.quit(&nodes);
+        }
+        self.serve(bucket, now, acts);
+    }
+
+    /// Other words from now on. Those who wait stay, but for the greatest claims of a line that is too long now. What was used is
+    /// remembered, by the same keys, and as many units are there as before.
+    pub fn follow(&mut self, bucket: &Bucket, spec: TokensSpec, now: Timestamp, acts: &mut impl FnMut(Act<Unit>)) {
+        self.advance(now);
+        if spec != self.spec {
+            self.line = self.line.rebuilt(spec.queue, 0, spec.shares, std::iter::empty());
+            self.spec = spec;
+            bucket.change(spec.rate, spec.burst, spec.kept, now);
+        }
+        self.serve(bucket, now, acts);
+        self.push_out(now, acts);
     }
 
     /// A request stops waiting, because its client left or its time is over. Says how it stood, if it still waited.
@@ -141,11 +211,12 @@ impl Tokens {
         self.advance(now);
         let (left, _) = self.line.give_up(ticket)?;
         self.line.nodes.quit(&left.nodes);
+        self.short = Some(now);
         self.serve(bucket, now, acts);
         Some(left.standing)
     }
 
-    /// Time has passed, or units were put back.
+    /// Time has passed.
     pub fn tick(&mut self, bucket: &Bucket, now: Timestamp, acts: &mut impl FnMut(Act<Unit>)) {
         self.advance(now);
         self.serve(bucket, now, acts);
@@ -156,6 +227,16 @@ impl Tokens {
         let whole = bucket.units(now).floor();
         let until = Duration::from_nanos(bucket.until(whole, now));
         (self.line.waiting() > 0).then(|| until.clamp(STEP, Duration::from_secs(1)))
+    }
+
+    fn push_out(&mut self, now: Timestamp, acts: &mut impl FnMut(Act<Unit>)) {
+        while self.line.waiting() > self.spec.queue
+            && let Some((left, _)) = self.line.push_out()
+        {
+            self.line.nodes.quit(&left.nodes);
+            self.short = Some(now);
+            acts(Act::PushedOut(left.ticket, left.standing));
+        }
     }
 
     fn advance(&mut self, now: Timestamp) {
@@ -181,7 +262,7 @@ impl Tokens {
             let Some(left) = self.line.oldest(&next).and_then(|ticket| self.line.leave(ticket)) else { return };
             self.line.nodes.spend(&left.nodes, 1.0);
             self.line.nodes.quit(&left.nodes);
-            acts(Act::Given(left.ticket, Unit));
+            acts(Act::Given(left.ticket, Unit { counted: Some(self.line.nodes.clock()) }));
         }
     }
 }

@@ -14,9 +14,9 @@ use crate::sketch::KeyHash;
 use crate::units::{Cost, Timestamp};
 
 impl Limiter {
-    /// Reads whether the request fits. Charges nothing; `fair_share` counts the request as offered, so it is asked once.
+    /// Reads whether the request fits. Charges nothing.
     #[inline]
-    pub fn probe(&self, at: &Place<'_>, now: Timestamp, cost: Cost) -> Probe {
+    pub fn probe(&self, at: &Place, now: Timestamp, cost: Cost) -> Probe {
         match self.pardons.standing(at.key, now) {
             Standing::Own => self.look(at, now, cost),
             Standing::Fresh(tag) => {
@@ -62,7 +62,7 @@ impl Limiter {
     }
 
     /// Charges the key, whether that fits or not.
-    pub fn charge(&self, at: &Place<'_>, now: Timestamp, cost: Cost) {
+    pub fn charge(&self, at: &Place, now: Timestamp, cost: Cost) {
         match self.pardons.standing(at.key, now) {
             Standing::Own => self.state.charge(at, now, cost),
             Standing::Fresh(tag) => {
@@ -79,7 +79,7 @@ impl Limiter {
 
     /// Counts a request that this limit has refused, if it counts those: the judgement after it, and whether the key is as far over
     /// as it can get.
-    pub fn count_refusal(&self, at: &Place<'_>, now: Timestamp, cost: Cost) -> Option<(Judgement, bool)> {
+    pub fn count_refusal(&self, at: &Place, now: Timestamp, cost: Cost) -> Option<(Judgement, bool)> {
         match self.pardons.standing(at.key, now) {
             Standing::Own => self.state.count_refusal(at, now, cost),
             Standing::Fresh(tag) => {
@@ -97,9 +97,9 @@ impl Limiter {
     }
 
     /// What is asked for of the limit, where that is counted, and where it is: under the hash that a pardon gave the key, if it has one.
-    pub fn demand(&self, at: &Place<'_>, now: Timestamp) -> Option<(&Demand, Place<'static>)> {
+    pub fn demand(&self, at: &Place, now: Timestamp) -> Option<(&Demand, Place)> {
         let demand = self.demand.as_ref()?;
-        let at = at.without_nodes();
+        let at = *at;
         let place = match self.pardons.standing(at.key, now) {
             Standing::Own => at,
             Standing::Fresh(tag) | Standing::Both(tag) => self.fresh(&at, tag),
@@ -108,8 +108,8 @@ impl Limiter {
     }
 
     /// Nanoseconds until the key is within its budget again, after charges that did not ask.
-    pub fn ahead_nanos(&self, at: &Place<'_>, now: Timestamp) -> u64 {
-        let ahead = |at: &Place<'_>| self.state.probe(at, now, Cost::ONE, 0).judgement.retry_nanos.unwrap_or(0);
+    pub fn ahead_nanos(&self, at: &Place, now: Timestamp) -> u64 {
+        let ahead = |at: &Place| self.state.probe(at, now, Cost::ONE, 0).judgement.retry_nanos.unwrap_or(0);
         match self.pardons.standing(at.key, now) {
             Standing::Own => ahead(at),
             Standing::Fresh(tag) => ahead(&self.fresh(at, tag)),
@@ -119,7 +119,7 @@ impl Limiter {
 
     /// Probes one hash of the key, beside what attempts of it hold back.
     #[inline]
-    fn look(&self, at: &Place<'_>, now: Timestamp, cost: Cost) -> Probe {
+    fn look(&self, at: &Place, now: Timestamp, cost: Cost) -> Probe {
         let held = self.pending.as_ref().map_or(0, |pending| pending.estimate(at.key));
         self.state.probe(at, now, cost, held)
     }
@@ -128,7 +128,7 @@ impl Limiter {
     fn commit_at(
         self: &Arc<Self>,
         probe: &Probe,
-        place: &Place<'static>,
+        place: &Place,
         now: Timestamp,
     ) -> Result<(Judgement, Option<Hold>), Lost> {
         if let Some(pending) = &self.pending {
@@ -150,7 +150,7 @@ impl Limiter {
         self: &Arc<Self>,
         pending: &Arc<Pending>,
         probe: &Probe,
-        place: &Place<'static>,
+        place: &Place,
         now: Timestamp,
     ) -> Result<(Judgement, Option<Hold>), Lost> {
         let (at, cost) = (&probe.place, probe.cost);
@@ -173,7 +173,7 @@ impl Limiter {
     }
 
     /// The place under the hash that a pardon gave its key.
-    fn fresh<'a>(&self, place: &Place<'a>, tag: KeyHash) -> Place<'a> {
+    fn fresh(&self, place: &Place, tag: KeyHash) -> Place {
         Place { key: self.own_hash.of_pair(place.key, tag), value: self.own_hash.of_pair(place.value, tag), ..*place }
     }
 }

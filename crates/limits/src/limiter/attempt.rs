@@ -21,7 +21,7 @@ pub struct Attempt {
     held: Option<pending::Attempt>,
     /// The same attempt under another hash of its key.
     also: Option<pending::Attempt>,
-    place: Place<'static>,
+    place: Place,
     cost: Cost,
     at: Timestamp,
     sent: bool,
@@ -31,7 +31,7 @@ impl Attempt {
     pub(super) fn new(
         limiter: Arc<Limiter>,
         held: pending::Attempt,
-        place: Place<'static>,
+        place: Place,
         cost: Cost,
         at: Timestamp,
     ) -> Attempt {

@@ -27,7 +27,7 @@ pub(super) trait ByLevel: Debug + Send + Sync + Sized + 'static {
     fn owed(&self, kind: &Kind, tier: u8, standing: u64, cost: Cost) -> Owed;
 
     /// See [`State::count_refusal`].
-    fn count_refusal(&self, _at: &Place<'_>, _now: Timestamp, _cost: Cost) -> Option<(Judgement, bool)> {
+    fn count_refusal(&self, _at: &Place, _now: Timestamp, _cost: Cost) -> Option<(Judgement, bool)> {
         None
     }
 
@@ -41,11 +41,11 @@ pub(super) trait ByLevel: Debug + Send + Sync + Sized + 'static {
 }
 
 impl<K: ByLevel> State for K {
-    fn prefetch(&self, at: &Place<'_>) {
+    fn prefetch(&self, at: &Place) {
         self.tiered().levels(at.tier).prefetch(at.key);
     }
 
-    fn probe(&self, at: &Place<'_>, now: Timestamp, cost: Cost, held: u32) -> Probe {
+    fn probe(&self, at: &Place, now: Timestamp, cost: Cost, held: u32) -> Probe {
         self.tiered().probe(at, now, cost, held)
     }
 
@@ -53,11 +53,11 @@ impl<K: ByLevel> State for K {
         Ok((self.tiered().commit(probe, now)?, None))
     }
 
-    fn charge(&self, at: &Place<'_>, now: Timestamp, cost: Cost) {
+    fn charge(&self, at: &Place, now: Timestamp, cost: Cost) {
         self.tiered().charge(at, now, cost);
     }
 
-    fn count_refusal(&self, at: &Place<'_>, now: Timestamp, cost: Cost) -> Option<(Judgement, bool)> {
+    fn count_refusal(&self, at: &Place, now: Timestamp, cost: Cost) -> Option<(Judgement, bool)> {
         ByLevel::count_refusal(self, at, now, cost)
     }
 
@@ -69,7 +69,7 @@ impl<K: ByLevel> State for K {
         self.tiered().take_over();
     }
 
-    fn carry(&self, from: &Place<'_>, to: &Place<'_>, now: Timestamp) {
+    fn carry(&self, from: &Place, to: &Place, now: Timestamp) {
         self.tiered().carry(from.key, to.key, now);
     }
 
@@ -97,7 +97,7 @@ impl<K: ByLevel> State for K {
         ByLevel::windows_begin(self, now)
     }
 
-    fn is_exact(&self, at: &Place<'_>) -> bool {
+    fn is_exact(&self, at: &Place) -> bool {
         self.tiered().levels(at.tier).is_exact(at.key)
     }
 
@@ -105,7 +105,7 @@ impl<K: ByLevel> State for K {
         Some(self.tiered().crowding(now))
     }
 
-    fn gauge(&self, gauges: &mut Gauges) {
+    fn gauge(&self, gauges: &mut Gauges, _now: Timestamp) {
         gauges.exact_keys = Some(self.tiered().exact_entries());
     }
 

@@ -66,7 +66,7 @@ impl Demand {
     }
 
     /// Returns why the limit would refuse this request if there were no other; `None` if it would admit it, at once or after a wait.
-    pub fn refusal(&self, at: &Place<'_>, now: Timestamp, cost: Cost) -> Option<Judgement> {
+    pub fn refusal(&self, at: &Place, now: Timestamp, cost: Cost) -> Option<Judgement> {
         let judgement = self.state.probe(at, now, cost, 0).judgement;
         let waits = judgement.retry_nanos.is_some_and(|wait| wait <= self.longest_wait);
         (!judgement.admitted && !waits).then_some(judgement)
@@ -75,7 +75,7 @@ impl Demand {
     /// Counts a request that the limit would refuse. Says whether the key is as far over as it can get, of a limit that counts what it
     /// refuses. Of another limit up to a second's worth is remembered: a client that goes on asking for too much stays over its limit, and
     /// not only between two requests that would have fitted.
-    pub fn refuse(&self, at: &Place<'_>, now: Timestamp, judgement: &Judgement, cost: Cost) -> bool {
+    pub fn refuse(&self, at: &Place, now: Timestamp, judgement: &Judgement, cost: Cost) -> bool {
         if let Some((_, penalised)) = self.state.count_refusal(at, now, cost) {
             return penalised;
         }
@@ -86,7 +86,7 @@ impl Demand {
     }
 
     /// Charges the request as the limit would if there were no other: after a wait that it allows, or as one that it refuses.
-    pub fn charge(&self, at: &Place<'_>, now: Timestamp, cost: Cost) {
+    pub fn charge(&self, at: &Place, now: Timestamp, cost: Cost) {
         let probe = Probe::unasked(at, cost);
         let Err(lost) = self.state.commit(&probe, now) else { return };
         match lost.judgement.retry_nanos {

@@ -17,10 +17,12 @@ pub struct Gauges {
     pub displaced: Option<u64>,
     /// Units held back for attempts whose answer has not come.
     pub pending: Option<u64>,
-    /// A client's share at this moment, in requests per second, of `fair_share`.
-    pub share: Option<f64>,
-    /// What is shared out at this moment, in requests per second, of `fair_share`.
+    /// What is shared out, in requests per second, of `fair_share`.
     pub capacity: Option<f64>,
-    /// What would be admitted at this moment if the capacity did not cap it, in requests per second, of `fair_share`.
-    pub offered: Option<f64>,
+    /// How many requests may go on at this moment, of `fair_share`.
+    pub tokens: Option<f64>,
+    /// How many of those the heaviest leave to lighter ones, of `fair_share`.
+    pub kept: Option<f64>,
+    /// How many requests wait, of `fair_share`.
+    pub waiting: Option<u64>,
 }

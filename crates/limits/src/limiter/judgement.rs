@@ -17,8 +17,6 @@ pub struct Judgement {
     pub next_unit: NextUnit,
     /// Of a refusal: what it rests on, in the arithmetic of its kind, for [`Limiter::owed`](super::Limiter::owed); zero otherwise.
     pub standing: u64,
-    /// Of a refusal by `fair_share`: position of the node whose share is exceeded, or the number of nodes for the whole capacity.
-    pub node: Option<u8>,
 }
 
 impl Judgement {
@@ -30,7 +28,6 @@ impl Judgement {
         retry_nanos: None,
         next_unit: NextUnit::Known(None),
         standing: 0,
-        node: None,
     };
 
     /// An admission, with room for `remaining` more of `quota`.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::sketch::{Accuracy, Shape};
-use crate::units::{Bytes, OutOfRange, Rate};
+use crate::units::{Bytes, OutOfRange};
 
 /// How the table that estimates are read from lies in the memory of a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,8 +16,6 @@ pub struct Sketch {
 impl Sketch {
     /// Four rows of levels fill it.
     pub const WHOLE: Sketch = Sketch { rows: 4, column: 32 };
-    /// Four rows of levels fill half: there are caps beside the rates.
-    pub const HALF: Sketch = Sketch { rows: 4, column: 64 };
     /// Four rows of levels fill a quarter: there are two windows in two tables each, or values beside two tables of counters.
     pub const QUARTER: Sketch = Sketch { rows: 4, column: 128 };
     /// Eight rows of sums fill it.
@@ -46,16 +44,6 @@ pub enum RefusedCount {
     },
     /// They do not (`count: admitted`).
     Admitted,
-}
-
-/// What `fair_share` shares out.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Capacity {
-    /// So many requests per time.
-    Rate(Rate),
-    /// What the origin at this position in the policy can take: its in-flight cap over its mean time to answer (Little
-    /// 1961).
-    Origin(usize),
 }
 
 /// What an `inflight` limit counts together.

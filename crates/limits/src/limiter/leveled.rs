@@ -119,7 +119,7 @@ impl<M: Meter> Leveled<M> {
 
     /// Reads whether a request of `cost` fits now, on top of `held` units that others may yet be charged.
     #[inline]
-    pub(super) fn probe(&self, place: &Place<'_>, now: Timestamp, cost: Cost, held: u32) -> Probe {
+    pub(super) fn probe(&self, place: &Place, now: Timestamp, cost: Cost, held: u32) -> Probe {
         let (meter, at) = (&self.meter, self.timeline.at(now));
         let mut spot = Spot::default();
         let level = self.levels.look(self.key_at(place.key, at), &mut spot);
@@ -165,7 +165,7 @@ impl<M: Meter> Leveled<M> {
     }
 
     /// Charges `cost` whether it fits or not, up to sixteen quotas' worth of debt, or an hour's if that is more.
-    pub fn charge(&self, place: &Place<'_>, now: Timestamp, cost: Cost) {
+    pub fn charge(&self, place: &Place, now: Timestamp, cost: Cost) {
         let meter = &self.meter;
         let most = Cost::new(meter.quota().saturating_mul(MOST_QUOTAS)).unwrap_or(Cost::ONE);
         let at = self.timeline.at(now);
@@ -186,18 +186,18 @@ impl<M: Meter> Leveled<M> {
     }
 
     /// Charges `cost` whether it fits or not, up to the level `ceiling`; says where the level is then.
-    pub fn charge_up_to(&self, place: &Place<'_>, now: Timestamp, cost: Cost, ceiling: u64) -> u64 {
+    pub fn charge_up_to(&self, place: &Place, now: Timestamp, cost: Cost, ceiling: u64) -> u64 {
         self.levels.charge(&self.meter, place.key, self.timeline.at(now), cost, ceiling)
     }
 
     /// The level of a key, or more.
-    pub fn level(&self, place: &Place<'_>) -> u64 {
+    pub fn level(&self, place: &Place) -> u64 {
         self.levels.estimate(place.key)
     }
 
     /// The refusal of a key at this level.
     #[inline(never)]
-    pub fn refusal(&self, place: &Place<'_>, level: u64, now: Timestamp, cost: Cost) -> Judgement {
+    pub fn refusal(&self, place: &Place, level: u64, now: Timestamp, cost: Cost) -> Judgement {
         let judgement = self.in_time(refused(&self.meter, level, self.timeline.at(now), cost), now);
         match judgement.retry_nanos {
             Some(wait) if self.longest_wait > 0 && self.timeline.time_scale().is_time() => {

@@ -10,6 +10,7 @@ use super::pardoned::Pardons;
 use super::pending::Pending;
 use super::state::State;
 use super::{Form, Gauges, Kind, Moved, Place, Refuses, Spec};
+use crate::door::TokenDoor;
 use crate::sketch::{Crowding, OwnHash, Seed};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 
@@ -92,7 +93,7 @@ impl Limiter {
 
     /// Loads what a probe of this place will read into the cache, so that the cache misses of several limits overlap.
     #[inline]
-    pub fn prefetch(&self, at: &Place<'_>) {
+    pub fn prefetch(&self, at: &Place) {
         self.state.prefetch(at);
     }
 
@@ -106,9 +107,9 @@ impl Limiter {
         &self.seed
     }
 
-    /// The origin at this position took so long to answer, and may have `cap` requests at once now.
-    pub fn completed(&self, origin: usize, took: Duration, cap: u32) {
-        self.state.completed(origin, took, cap);
+    /// Where requests wait that come when there is too little for all, and for how long at most; `None` of kinds that refuse at once.
+    pub fn rate_door(&self) -> Option<(&Arc<TokenDoor>, Duration)> {
+        self.state.rate_door()
     }
 
     /// Drops what is over. For a timer.
@@ -142,7 +143,7 @@ impl Limiter {
     }
 
     /// Whether what is counted for the place's key is exact at this moment, rather than a sketch's, which may be too high.
-    pub fn is_exact(&self, at: &Place<'_>) -> bool {
+    pub fn is_exact(&self, at: &Place) -> bool {
         self.state.is_exact(at)
     }
 
@@ -161,12 +162,6 @@ impl Limiter {
         self.state.is_keyed()
     }
 
-    /// Whether it counts a request under several nodes, each with a key of its own, and every request that it is asked about: then it
-    /// is asked last, with [`Place::nodes`].
-    pub fn is_by_nodes(&self) -> bool {
-        self.state.is_by_nodes()
-    }
-
     /// Whether what is asked for of it has to be counted now, as another limit refuses requests.
     #[inline]
     pub fn is_demand_watched(&self, now: Timestamp) -> bool {
@@ -180,10 +175,10 @@ impl Limiter {
     }
 
     /// What it can tell of its state.
-    pub fn gauges(&self) -> Gauges {
+    pub fn gauges(&self, now: Timestamp) -> Gauges {
         let pending = self.pending.as_ref().map(|pending| pending.total());
         let mut gauges = Gauges { memory: self.memory().0, pending, ..Gauges::default() };
-        self.state.gauge(&mut gauges);
+        self.state.gauge(&mut gauges, now);
         gauges
     }
 

@@ -16,7 +16,7 @@
 //!   client that went on for long would have passed with less. None if all of it came at this very instant, or may have, as
 //!   a unit or more is missing: then only a burst helps.
 //! * `distinct` that moves along: a greater `max` also gives back faster, so the smallest is that of the steepest charges, as for a rate.
-//! * `fair_share` promises nobody a number; what is told is what was offered and the share that it was held against.
+//! * `fair_share` promises nobody a number.
 //!
 //! Requests that were refused before would have been admitted, and charged, by the greater number too. Nobody knows which
 //! would still have been sent then, so they are left out.
@@ -36,10 +36,6 @@ pub struct Needs {
     pub units: Option<u32>,
     /// The smallest rate.
     pub rate: Option<Rate>,
-    /// Of `fair_share`: what the traffic of the client or network was offered at, per second.
-    pub offered: Option<f32>,
-    /// Of `fair_share`: the base share that it was held against, per second.
-    pub share: Option<f32>,
 }
 
 impl Owed {
@@ -74,11 +70,6 @@ impl Owed {
         Owed(sum.to_bits())
     }
 
-    /// The standing of a `fair_share` as it is.
-    pub(super) fn shares(standing: u64) -> Owed {
-        Owed(standing)
-    }
-
     /// The units, and the events per period of the limit's rate, of a kind that counts units.
     pub(super) fn parts(self) -> (Option<u32>, Option<u32>) {
         let [units, events] = [(self.0 >> 32) as u32, self.0 as u32];
@@ -88,11 +79,6 @@ impl Owed {
     /// The sum of an average.
     pub(super) fn as_sum(self) -> Option<f64> {
         Some(f64::from_bits(self.0)).filter(|sum| self.0 != 0 && sum.is_finite())
-    }
-
-    /// The rate that was offered and the share that it was held against.
-    pub(super) fn as_shares(self) -> Option<(f32, f32)> {
-        (self.0 > 0).then_some((f32::from_bits((self.0 >> 32) as u32), f32::from_bits(self.0 as u32)))
     }
 }
 

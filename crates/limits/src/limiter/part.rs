@@ -26,7 +26,7 @@ impl Limiter {
     /// It does not fit the part now; the judgement says when it will.
     pub fn admit_part(
         self: &Arc<Self>,
-        place: &Place<'_>,
+        place: &Place,
         now: Timestamp,
         cost: Cost,
         parts: u32,

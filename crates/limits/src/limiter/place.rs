@@ -3,12 +3,9 @@
 use crate::sketch::KeyHash;
 use crate::units::Timestamp;
 
-/// The most nodes that a request is counted under: each costs a few cache lines of every request.
-pub const MAX_NODES: usize = 12;
-
 /// Where a request is counted.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Place<'a> {
+pub struct Place {
     /// The limit's [own](super::Limiter::own_hash) hash of the request's key. Unused by exact `inflight` and by `fair_share`.
     pub key: KeyHash,
     /// Of `distinct`: the limit's own hash of the key together with the value. Of a limit with `sharing: estimate`: the name that
@@ -23,15 +20,4 @@ pub struct Place<'a> {
     /// When the other tiers note the charge, if not at the moment of the charge: a request that waits is charged ahead of now,
     /// by the numbers of its own tier only.
     pub noted: Option<Timestamp>,
-    /// Of `fair_share`: the hash of the request's key under each node, in their order; `None` where a node does not apply.
-    pub nodes: &'a [Option<KeyHash>],
-    /// Of `fair_share`: a uniform random number.
-    pub dice: u64,
-}
-
-impl Place<'_> {
-    /// The place without the keys of its nodes, which only a probe reads.
-    pub fn without_nodes(&self) -> Place<'static> {
-        Place { nodes: &[], ..*self }
-    }
 }

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use super::kinds::Offer;
 use super::{Judgement, Place};
 use crate::sketch::{Charged, Spot};
 use crate::units::{Cost, Timestamp};
@@ -13,7 +12,7 @@ use crate::units::{Cost, Timestamp};
 #[derive(Clone, Copy)]
 pub struct Probe {
     /// Where the request counts.
-    pub place: Place<'static>,
+    pub place: Place,
     /// What it costs.
     pub cost: Cost,
     /// What the limit said.
@@ -32,8 +31,6 @@ pub(super) enum Seen {
     Value(Timestamp),
     /// Of `inflight` by key: where its places are counted.
     Places([u32; 8]),
-    /// Of `fair_share`: what was offered.
-    Share(Offer),
 }
 
 /// The level of a key as it was read.
@@ -47,17 +44,12 @@ pub(super) struct SeenLevel {
 
 impl Probe {
     /// A request that no limit was asked about: a commit of it reads first.
-    pub fn unasked(place: &Place<'_>, cost: Cost) -> Probe {
+    pub fn unasked(place: &Place, cost: Cost) -> Probe {
         Probe::new(place, cost, Judgement::REFUSED, Seen::Nothing)
     }
 
-    pub(super) fn new(place: &Place<'_>, cost: Cost, judgement: Judgement, seen: Seen) -> Probe {
-        Probe { place: place.without_nodes(), cost, judgement, seen }
-    }
-
-    /// Whether it was counted by nodes, not by one key.
-    pub fn is_by_nodes(&self) -> bool {
-        matches!(self.seen, Seen::Share(_))
+    pub(super) fn new(place: &Place, cost: Cost, judgement: Judgement, seen: Seen) -> Probe {
+        Probe { place: *place, cost, judgement, seen }
     }
 }
 

@@ -23,8 +23,8 @@ pub struct Spec<'a> {
     pub demand: bool,
     /// How many routes the policy has.
     pub routes: usize,
-    /// The in-flight caps of the policy's origins, in their order; `None` for one without.
-    pub origin_caps: &'a [Option<u32>],
+    /// How many origins.
+    pub origins: usize,
     /// Nanoseconds since 1970 at the origin of all stamps: where aligned windows begin.
     pub unix_nanos_at_origin: u64,
 }
@@ -41,7 +41,7 @@ impl<'a> Spec<'a> {
             longest_wait: 0,
             demand: false,
             routes: 1,
-            origin_caps: &[],
+            origins: 0,
             unix_nanos_at_origin: 0,
         }
     }

@@ -1,6 +1,7 @@
 //! What a kind of limit keeps, and what it does with it.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::judgement::Refuses;
@@ -9,6 +10,7 @@ use super::probe::Probe;
 use super::succession::Moved;
 use super::taken::Taken;
 use super::{Gauges, Judgement, Kind, Lost, Place, Spec};
+use crate::door::TokenDoor;
 use crate::sketch::Crowding;
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 
@@ -16,10 +18,10 @@ use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 /// adds them.
 pub trait State: fmt::Debug + Send + Sync {
     /// Loads what a probe of this place will read into the cache.
-    fn prefetch(&self, _at: &Place<'_>) {}
+    fn prefetch(&self, _at: &Place) {}
 
-    /// Reads whether `cost` fits now, on top of `held` units that others may yet be charged. Only `fair_share` counts the question.
-    fn probe(&self, at: &Place<'_>, now: Timestamp, cost: Cost, held: u32) -> Probe;
+    /// Reads whether `cost` fits now, on top of `held` units that others may yet be charged.
+    fn probe(&self, at: &Place, now: Timestamp, cost: Cost, held: u32) -> Probe;
 
     /// Charges what was probed; reads again if the cells moved since.
     ///
@@ -28,15 +30,15 @@ pub trait State: fmt::Debug + Send + Sync {
     fn commit(&self, probe: &Probe, now: Timestamp) -> Result<(Judgement, Option<Taken>), Lost>;
 
     /// Charges `cost` whether it fits or not. A kind whose charges come back, or are estimated, takes none.
-    fn charge(&self, _at: &Place<'_>, _now: Timestamp, _cost: Cost) {}
+    fn charge(&self, _at: &Place, _now: Timestamp, _cost: Cost) {}
 
     /// Counts a refused request, if the kind counts those: the judgement after it, and whether the key is as far over as it can get.
-    fn count_refusal(&self, _at: &Place<'_>, _now: Timestamp, _cost: Cost) -> Option<(Judgement, bool)> {
+    fn count_refusal(&self, _at: &Place, _now: Timestamp, _cost: Cost) -> Option<(Judgement, bool)> {
         None
     }
 
     /// Whether the request costs nothing, whatever its answer: a value of `distinct` that was counted before.
-    fn is_free(&self, _at: &Place<'_>, _now: Timestamp) -> bool {
+    fn is_free(&self, _at: &Place, _now: Timestamp) -> bool {
         false
     }
 
@@ -50,7 +52,7 @@ pub trait State: fmt::Debug + Send + Sync {
     fn take_over(&self) {}
 
     /// Raises what `to` was charged to at least what `from` was.
-    fn carry(&self, _from: &Place<'_>, _to: &Place<'_>, _now: Timestamp) {}
+    fn carry(&self, _from: &Place, _to: &Place, _now: Timestamp) {}
 
     /// Nanoseconds after which any charge of a key has faded; `None` where no charge stays.
     fn fade_nanos(&self) -> Option<u64> {
@@ -60,8 +62,10 @@ pub trait State: fmt::Debug + Send + Sync {
     /// Drops what is over. For a timer.
     fn maintain(&self, _now: Timestamp) {}
 
-    /// The origin at this position took so long to answer, and may have `cap` requests at once now.
-    fn completed(&self, _origin: usize, _took: Duration, _cap: u32) {}
+    /// Where requests wait that come when there is too little for all, and for how long at most; `None` of kinds that refuse at once.
+    fn rate_door(&self) -> Option<(&Arc<TokenDoor>, Duration)> {
+        None
+    }
 
     /// The most that can be charged at once under the numbers of a tier; `None` of kinds that are not charged for answers.
     fn whole(&self, _tier: u8) -> Option<u32> {
@@ -86,11 +90,6 @@ pub trait State: fmt::Debug + Send + Sync {
         true
     }
 
-    /// Whether it counts a request under several nodes, each with a key of its own, and every request that it is asked about.
-    fn is_by_nodes(&self) -> bool {
-        false
-    }
-
     /// Whether it counts by windows: a charge ahead of now then takes a part of a later window.
     fn has_windows(&self) -> bool {
         false
@@ -103,7 +102,7 @@ pub trait State: fmt::Debug + Send + Sync {
     }
 
     /// Whether what is counted for the place's key is exact at this moment.
-    fn is_exact(&self, _at: &Place<'_>) -> bool {
+    fn is_exact(&self, _at: &Place) -> bool {
         false
     }
 
@@ -113,7 +112,7 @@ pub trait State: fmt::Debug + Send + Sync {
     }
 
     /// Fills in what it can tell of itself.
-    fn gauge(&self, _gauges: &mut Gauges) {}
+    fn gauge(&self, _gauges: &mut Gauges, _now: Timestamp) {}
 
     /// The memory that it holds, the same from its first request to its last.
     fn memory(&self) -> Bytes;

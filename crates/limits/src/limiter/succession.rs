@@ -12,7 +12,7 @@
 //! | `quota` | a count | judged by any `max`; the open window goes on as the open one of the new windows |
 //! | `quota` with `sliding`, `distinct` | counts | judged by any `max` |
 //! | `inflight` | places that are taken | counted against any `max` |
-//! | `fair_share` | offered rates, caps as time, one bucket for all | any `capacity`, multipliers and levels; the bucket keeps its units |
+//! | `fair_share` | one bucket for all, who waits, what was used lately | any numbers; the bucket keeps its units, and who waits stays |
 //!
 //! What a state means must be the same on both sides: the engine asks only when type, key, `of`, window, nodes and memory are.
 

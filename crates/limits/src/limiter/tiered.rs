@@ -125,7 +125,7 @@ impl<M: Meter> Tiered<M> {
     }
 
     /// [`Leveled::probe`] by the numbers of the place's tier.
-    pub(super) fn probe(&self, place: &Place<'_>, now: Timestamp, cost: Cost, held: u32) -> Probe {
+    pub(super) fn probe(&self, place: &Place, now: Timestamp, cost: Cost, held: u32) -> Probe {
         self.at(place.tier).probe(place, now, cost, held)
     }
 
@@ -141,7 +141,7 @@ impl<M: Meter> Tiered<M> {
     }
 
     /// [`Leveled::charge`] by the numbers of the place's tier; the others take note.
-    pub fn charge(&self, place: &Place<'_>, now: Timestamp, cost: Cost) {
+    pub fn charge(&self, place: &Place, now: Timestamp, cost: Cost) {
         self.at(place.tier).charge(place, now, cost);
         self.note_elsewhere(place.tier, place.key, now, cost);
     }

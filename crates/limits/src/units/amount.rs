@@ -103,6 +103,8 @@ pub struct Share(f64);
 impl Share {
     /// The whole.
     pub const ALL: Share = Share(1.0);
+    /// A half of it.
+    pub const HALF: Share = Share(0.5);
 
     /// # Errors
     /// Not a number, or outside 0 to 1.

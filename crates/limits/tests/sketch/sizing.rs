@@ -12,8 +12,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use tidegate_limits::limiter::kinds::fair_share::share::DEFAULT_HALF_LIFE;
-use tidegate_limits::limiter::{Capacity, Hold, Kind, Limiter, Place, Probe, RefusedCount, Scope, Spec, kinds};
+use tidegate_limits::limiter::{Hold, Kind, Limiter, Place, Probe, RefusedCount, Scope, Spec, kinds};
 use tidegate_limits::sketch::{Accuracy, Meter, MonotoneTable, OfferedRates, RecentAverage, Seed, Window};
 use tidegate_limits::units::{Bytes, Rate, Share, Timestamp};
 
@@ -44,13 +43,6 @@ fn kinds(memory: Bytes) -> Vec<Kind> {
         Kind::RecentAverage(kinds::RecentAverage { rate, half_life, refused, memory }),
         Kind::Distinct(kinds::Distinct { max, window, sliding: false, refused, memory }),
         Kind::Distinct(kinds::Distinct { max, window, sliding: true, refused, memory }),
-        Kind::FairShare(kinds::FairShare {
-            capacity: Capacity::Rate(rate),
-            multipliers: vec![1],
-            levels: vec![0],
-            charge_parents: false,
-            memory,
-        }),
         Kind::Inflight(kinds::Inflight { max, upgraded, scope: Scope::Key { memory } }),
     ]
 }
@@ -58,16 +50,7 @@ fn kinds(memory: Bytes) -> Vec<Kind> {
 /// How much is counted of a key that was never charged, where `heavy` others were.
 fn counted(kind: &Kind, seed: &Seed, heavy: u64) -> f64 {
     let (now, stranger) = (at(START), heavy + 1);
-    if let Kind::FairShare(kinds::FairShare { memory, .. }) = kind {
-        let rates = OfferedRates::new(Bytes(memory.0 / 2), DEFAULT_HALF_LIFE, seed).unwrap();
-        for key in (0..heavy).map(|number| key_under(seed, number)) {
-            for _ in 0..EACH {
-                let _ = rates.add(&rates.read(key, 0), now);
-            }
-        }
-        return rates.rate(key_under(seed, stranger), 0, now) / rates.per_event();
-    }
-    let spec = Spec { origin_caps: &[None], ..Spec::new("sized", std::slice::from_ref(kind)) };
+    let spec = Spec { origins: 1, ..Spec::new("sized", std::slice::from_ref(kind)) };
     let limiter = Arc::new(Limiter::new(&spec, seed).unwrap());
     let place = |number: u64, value: u64| {
         let (key, value) = (key_under(seed, number), key_under(seed, 1 << 32 | value));
@@ -87,15 +70,27 @@ fn counted(kind: &Kind, seed: &Seed, heavy: u64) -> f64 {
     f64::from(judgement.quota) - 1.0 - f64::from(judgement.remaining)
 }
 
+/// The same of offered rates.
+fn offered(memory: Bytes, seed: &Seed, heavy: u64) -> f64 {
+    let now = at(START);
+    let rates = OfferedRates::new(memory, Duration::from_secs(1), seed).unwrap();
+    for key in (0..heavy).map(|number| key_under(seed, number)) {
+        for _ in 0..EACH {
+            let _ = rates.add(&rates.read(key, 0), now);
+        }
+    }
+    rates.rate(key_under(seed, heavy + 1), 0, now) / rates.per_event()
+}
+
 /// In how many limiters the count of a stranger is above ε·N.
-fn above(kind: &Kind, error: f64) -> usize {
+fn above(word: &str, error: f64, counted: impl Fn(&Seed, u64) -> f64) -> usize {
     // the most keys of which each is more than ε of all
     let heavy = (1.0 / error).ceil() as u64 - 1;
     let bound = error * f64::from(EACH) * heavy as f64;
     assert!(f64::from(EACH) > bound, "one key alone is above the bound");
-    let seeds = (0..LIMITERS).map(|number| Seed::from_bytes([3; 16]).derive(&format!("{}/{number}", kind.word())));
+    let seeds = (0..LIMITERS).map(|number| Seed::from_bytes([3; 16]).derive(&format!("{word}/{number}")));
     // what is kept rounds up by a millionth
-    seeds.filter(|seed| counted(kind, seed, heavy) > bound * 1.000_001).count()
+    seeds.filter(|seed| counted(seed, heavy) > bound * 1.000_001).count()
 }
 
 /// The error for which a table of 128 columns is just enough: with a power of two to spare no fault of the formula would show.
@@ -111,7 +106,7 @@ fn every_kind_has_the_error_that_its_sketch_was_sized_for() {
         let (sketch, _) = kinds(Bytes(1 << 20))[number].sketch().unwrap();
         let error = just_enough(sketch.shape(Bytes(1 << 20)).rows);
         let kind = kinds(sketch.memory(accuracy(error)).unwrap()).swap_remove(number);
-        let above = above(&kind, error);
+        let above = above(kind.word(), error, |seed, heavy| counted(&kind, seed, heavy));
         assert!(above < TOO_MANY, "{kind:?}: {above} of {LIMITERS} above {error} of all, allowed {DELTA}");
     }
 }
@@ -120,10 +115,12 @@ fn every_kind_has_the_error_that_its_sketch_was_sized_for() {
 #[test]
 fn a_table_of_half_the_size_is_found_out() {
     let error = just_enough(4);
-    // the only one here that comes as small as that
-    let memory = kinds(Bytes(1 << 20))[6].sketch().unwrap().0.memory(accuracy(error)).unwrap();
-    let above = above(&kinds(Bytes(memory.0 / 2))[6], error);
-    assert!(above >= TOO_MANY, "{above} of {LIMITERS}");
+    // four rows of 128 words; the only ones here that come as small as a half of that
+    let memory = 4 * 128 * 8;
+    let enough = above("rates", error, |seed, heavy| offered(Bytes(memory), seed, heavy));
+    assert!(enough < TOO_MANY, "{enough} of {LIMITERS}");
+    let half = above("rates", error, |seed, heavy| offered(Bytes(memory / 2), seed, heavy));
+    assert!(half >= TOO_MANY, "{half} of {LIMITERS}");
 }
 
 /// Where all keys share every cell, so that ε is one, the estimate is at most N: which N, for counts that fade.

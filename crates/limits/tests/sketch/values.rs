@@ -34,7 +34,7 @@ pub fn ask(client: u64, value: u64) -> (KeyHash, KeyHash) {
     (client, hasher.finish())
 }
 
-pub fn place((key, value): (KeyHash, KeyHash)) -> Place<'static> {
+pub fn place((key, value): (KeyHash, KeyHash)) -> Place {
     Place { key, value, ..Place::default() }
 }
 

@@ -108,9 +108,4 @@ impl<W> Places<W> {
     pub fn next_tick(&self) -> Option<Duration> {
         if self.ticks { None } else { self.capped.as_ref()?.door.next_tick() }
     }
-
-    /// The cap; none means no cap.
-    pub fn most(&self) -> Option<u32> {
-        self.capped.as_ref().map(|capped| capped.door.max())
-    }
 }

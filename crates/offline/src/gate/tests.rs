@@ -103,3 +103,21 @@ fn a_request_that_is_delayed_asks_for_its_place_after_the_wait() {
     ];
     assert_eq!(steps, wanted);
 }
+
+#[test]
+fn who_waits_for_a_unit_goes_on_when_one_comes_or_is_refused_after_its_time() {
+    let course = takes(0, PlaceAt::Found);
+    let fair = "fair: { type: fair_share, capacity: 2/s, burst: 1, reserve: 0%, wait: 600ms }";
+    let steps = played(policy(fair, "fair"), &[(0, course), (0, course), (0, course), (2 * SECOND, course)]);
+    assert_eq!(steps, ["0s 0 Admitted", "0.5s 1 Admitted", "0.6s 2 Refused(FairShare)", "2s 3 Admitted"]);
+}
+
+#[test]
+fn a_unit_whose_request_finds_no_place_goes_to_the_next() {
+    let fair = "fair: { type: fair_share, capacity: 1/s, burst: 1, reserve: 0%, wait: 10s }";
+    let full = takes(0, PlaceAt::NotFound);
+    let course = takes(0, PlaceAt::Found);
+    let steps = played(policy(fair, "fair"), &[(0, full), (0, course), (0, full), (0, course)]);
+    let expected = ["0s 0 Refused(OriginFull)", "0s 1 Admitted", "1s 2 Refused(OriginFull)", "1s 3 Admitted"];
+    assert_eq!(steps, expected);
+}

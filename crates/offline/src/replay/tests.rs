@@ -108,7 +108,7 @@ const BY_ADDRESS: &str = "plain: { rate: 2/h, burst: 2 }, \
      nets: { key: \"client_ip:ipv4_prefix=24\", rate: 2/h, burst: 2 }, \
      partners: { rate: 2/h, burst: 2, exempt: [198.51.100.0/24] }, \
      tiers: { rate: 2/h, burst: 2, tiers: [{ when: { cidr: [198.51.100.0/24] }, rate: 4/h, burst: 4 }] }, \
-     crowd: { type: fair_share, capacity: 1000/s, nodes: [{ key: client_ip, multiplier: 1 }, { key: \"client_ip:ipv4_prefix=24\", multiplier: 9 }] }";
+     crowd: { type: fair_share, capacity: 1000/s, networks: { 24: 9 } }";
 
 #[test]
 fn limits_that_need_addresses_are_not_judged_on_pseudonyms() {

@@ -105,7 +105,7 @@ pub struct LimitEntry<'a> {
     pub remaining: u32,
     /// How long until this one fits; none when no wait helps.
     pub retry_nanos: Option<u64>,
-    /// Of `fair_share`, when it refused: which node, in the words of [`node_names`].
+    /// Of `fair_share`, when it refused: the node that weighed most, in the words of [`node_names`].
     pub node: Option<Cow<'a, str>>,
     /// The network of the client at that node, if the node counts by one; in the clear when it is wider than what a client
     /// is counted by, since it then names nobody, otherwise in the form of `client`.
@@ -113,17 +113,14 @@ pub struct LimitEntry<'a> {
 }
 
 /// The words for the nodes of a `fair_share` limit in log and metrics, by position: the key of each as in the policy,
-/// several parts with a comma between, and [`CAPACITY`] at the end. Empty for other kinds.
+/// several parts with a comma between. Empty for other kinds.
 pub fn node_names(rule: &Rule) -> Vec<String> {
     if !rule.kind.has_nodes() {
         return Vec::new();
     }
     let name = |key: &KeySpec| key.parts().iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    rule.nodes.iter().map(name).chain([CAPACITY.to_owned()]).collect()
+    rule.nodes.iter().map(name).collect()
 }
-
-/// The word for the whole of what `fair_share` shares out.
-pub const CAPACITY: &str = "capacity";
 
 /// The name of a member as it stands in the line, with the comma before it and the colon behind. Names are our own and need no
 /// escaping.

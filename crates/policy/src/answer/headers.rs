@@ -147,7 +147,7 @@ impl RouteFields {
 /// shorter than any `t` that is told beside it; a client that stays silent until then will be admitted. For want of
 /// room, the client's own or ours, nothing can be promised, because other requests decide when there is some: 1 or 2
 /// seconds at random (1 without jitter), which says "soon" and keeps the refused from coming back together. Where
-/// `fair_share` knows when its cap lets one more pass, it is that.
+/// a queue gave nothing, it is the time in which all that wait in it are served, if that is longer.
 pub fn retry_after_seconds(refusal: Refusal, decision: &Decision, policy: &Policy) -> Option<u64> {
     let responses = &policy.responses;
     let stretched = |wait: u64| ceil_seconds(wait.saturating_add(jitter(wait, decision.dice, responses))).max(1);
@@ -160,14 +160,7 @@ pub fn retry_after_seconds(refusal: Refusal, decision: &Decision, policy: &Polic
                 _ => Some(soon_seconds(decision.dice, responses)),
             }
         }
-        Refusal::FairShare => {
-            let shares = decision
-                .violated()
-                .filter(|reading| policy.rules.get(reading.rule).is_some_and(|rule| rule.kind.has_nodes()));
-            let known = shares.filter_map(|reading| reading.retry_nanos).max();
-            Some(known.map_or_else(|| soon_seconds(decision.dice, responses), stretched))
-        }
-        Refusal::OriginFull => Some(match decision.no_place.map(|place| place.retry_nanos()) {
+        Refusal::FairShare | Refusal::OriginFull => Some(match decision.no_place.map(|place| place.retry_nanos()) {
             Some(round) if round > SECOND => stretched(round),
             _ => soon_seconds(decision.dice, responses),
         }),

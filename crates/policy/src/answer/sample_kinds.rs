@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::sample::rate;
-use crate::limiter::{Capacity, Kind, RefusedCount, Scope, kinds};
+use crate::limiter::{Kind, RefusedCount, Scope, kinds};
 use crate::policy::{Mode, Rule};
 use crate::units::{Bytes, Rate};
 
@@ -47,17 +47,8 @@ pub fn inflight_per_key(name: &str, max: u32) -> Rule {
 }
 
 pub fn fair_share(name: &str) -> Rule {
-    let capacity = Capacity::Rate(Rate::new(1_000, Duration::from_secs(1)).unwrap());
-    of_kind(
-        name,
-        Kind::FairShare(kinds::FairShare {
-            capacity,
-            multipliers: vec![1],
-            levels: vec![0],
-            charge_parents: false,
-            memory: Bytes(1 << 20),
-        }),
-    )
+    let capacity = Rate::new(1_000, Duration::from_secs(1)).unwrap();
+    of_kind(name, Kind::FairShare(kinds::FairShare::of(capacity)))
 }
 
 pub fn shadow(rule: Rule) -> Rule {

@@ -138,7 +138,6 @@ codes! {
     KEYLESS_REFUSED = "W0411", "an inline limit that refuses requests without its key";
     NO_FILES = "W0412", "an `include:` pattern that matches no file";
     MANY_SERIES = "W0413", "more than 5000 metric series";
-    SHARED_NODE = "W0414", "a node of a fair share that honest clients share with a flood";
     FORGEABLE = "W0415", "an exemption that rests on a header alone";
     UNVERIFIED_ORIGIN = "W0416", "an origin whose certificate is not verified";
     SMALL_SKETCH = "W0417", "a sketch so small that clients are refused for others";
@@ -158,6 +157,7 @@ codes! {
     UNTOLD_FIELD = "W0443", "a field that decides something and that no client may send";
     NO_QUEUE = "W0444", "an origin with a cap and no queue, where whoever comes first has the place";
     OPEN_PAGE = "W0445", "an `admin` address that tells each user of the machine of clients";
+    ORIGINS_OWN = "W0446", "a `fair_share` of an origin, which shares out its places itself";
 }
 
 #[cfg(test)]

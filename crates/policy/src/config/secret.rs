@@ -78,7 +78,7 @@ pub fn written_key(key: &Either<String, KeySource>) -> Option<Tree> {
 type Place<'f> = (&'static str, &'f Field<String>);
 
 /// The one that is given.
-fn one_of(places: [Place<'_>; 2]) -> Option<(&'static str, Tree)> {
+fn one_of(places: [Place; 2]) -> Option<(&'static str, Tree)> {
     places.into_iter().find_map(|(word, field)| Some((word, Tree::text(field.value()?))))
 }
 
@@ -104,7 +104,7 @@ fn missing(file: &Field<String>, env: &Field<String>, at: Span, context: &mut Co
 }
 
 /// The secret in a file or in the environment, in this order; `None` if neither is given.
-fn sourced([file, env]: [Place<'_>; 2], whole: Span, context: &mut Context<'_>) -> Option<Secret> {
+fn sourced([file, env]: [Place; 2], whole: Span, context: &mut Context<'_>) -> Option<Secret> {
     let secret = match (file.1, env.1) {
         (Field::Set { at, .. }, Field::Absent) => from_file(at, context)?,
         (Field::Absent, Field::Set { at, .. }) => {

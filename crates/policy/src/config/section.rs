@@ -303,6 +303,8 @@ fn gone(word: &str) -> Option<&'static str> {
         "methods" => "write `method`, which takes a list too",
         "on_invalid" => "write `short: reject` and `degraded: reject`; `peer` was their default",
         "on_full" => "leave it out: a request that finds no place is refused",
+        "nodes" => "a `fair_share` holds requests together by `key` and the `networks` around it",
+        "charge_parents" => "leave it out: what a client uses counts for its networks too",
         "ipv4_mapped" => "leave it out: an address such as ::ffff:192.0.2.1 counts as 192.0.2.1",
         _ => return None,
     })

@@ -7,7 +7,7 @@ use crate::door::{Asks, Path};
 use crate::policy::Action;
 
 /// In the place of a key that a request lacks: those that lack it are held together, so that nobody is light for leaving it out.
-const LACKING: u64 = 1;
+pub(super) const LACKING: u64 = 1;
 
 impl Engine {
     /// The hashes of what it is held together with; `None` if its origin takes any number.

@@ -141,7 +141,7 @@ impl Engine {
         evaluation.charged |= 1 << slot;
         let Some(reading) = evaluation.decision.readings.get(slot).copied() else { return Ok(()) };
         let Some(first) = evaluation.probes.get(slot).copied().flatten() else { return Ok(()) };
-        let noted = |place: Place<'_>, cost| Probe::unasked(&Place { noted: Some(now), ..place }, cost);
+        let noted = |place: Place, cost| Probe::unasked(&Place { noted: Some(now), ..place }, cost);
         let mut charged = self.reserve_one(evaluation, &reading, &noted(first.place, first.cost), most);
         for More { place, cost, .. } in evaluation.more.clone().into_iter().filter(|more| more.slot == slot) {
             charged = charged.and_then(|_| self.reserve_one(evaluation, &reading, &noted(place, cost), most));
@@ -180,6 +180,16 @@ impl Engine {
 
     /// The same; what the request holds then is put into `holds`, which is empty.
     pub fn admit_into(&self, evaluation: &mut Evaluation, now: Timestamp, holds: &mut Holds) -> Option<usize> {
+        let contended = self.charge_all(evaluation, now, holds);
+        if let Some(token) = evaluation.token.take()
+            && evaluation.decision.verdict == Verdict::Admitted
+        {
+            token.spend();
+        }
+        contended
+    }
+
+    fn charge_all(&self, evaluation: &mut Evaluation, now: Timestamp, holds: &mut Holds) -> Option<usize> {
         let mut contended = None;
         if evaluation.decision.verdict != Verdict::Admitted {
             return contended;

@@ -38,7 +38,7 @@ pub struct Decision {
     /// How long the request must wait before it goes on, in nanoseconds, because limits with `action: delay` said so. They
     /// are charged as of then, all others when it is over.
     pub delay_nanos: u64,
-    /// How it stood in the queue of its origin, if it got no place there.
+    /// How it stood at the door of its rate or its origin, if it got nothing there.
     pub no_place: Option<NoPlace>,
     /// The outcome.
     pub verdict: Verdict,
@@ -72,7 +72,7 @@ pub enum Refusal {
     Concurrency,
     /// An enforced `inflight` limit has no free place, whoever asks.
     Inflight,
-    /// `fair_share` is over its capacity and this is among the heaviest traffic.
+    /// `fair_share` had no unit in time: its clients and networks used more than others that waited.
     FairShare,
     /// A limit's key is missing from the request and the limit says `missing: deny`.
     KeyMissing,
@@ -116,8 +116,7 @@ pub struct Reading {
     pub mode: Mode,
     /// Which numbers applied: 0 the limit's own, `n` those of its n-th tier.
     pub tier: u8,
-    /// Of `fair_share`, when it refused: position of the node in [`crate::policy::Rule::nodes`], or their number for the whole
-    /// capacity.
+    /// Of `fair_share`, when it refused: position of the node that weighed most in [`crate::policy::Rule::nodes`].
     pub node: Option<u8>,
     /// Yes, no, or not asked.
     pub outcome: Outcome,
@@ -158,7 +157,7 @@ impl Reading {
         self.retry_nanos = judgement.retry_nanos;
         self.next_unit = judgement.next_unit;
         self.standing = judgement.standing;
-        self.node = judgement.node;
+        self.node = None;
     }
 
     /// Nanoseconds until more budget appears; `None` when it is full. Of some kinds it is only found here.

@@ -132,7 +132,7 @@ impl PeerSync {
 
     /// Counts what was admitted at this place, whose value is the name of its key.
     #[inline]
-    pub(super) fn count(&self, place: &Place<'_>, cost: Cost) {
+    pub(super) fn count(&self, place: &Place, cost: Cost) {
         self.deltas.count(StoreKey::from_halves(place.value.halves()), place.tier, cost);
     }
 
@@ -173,7 +173,7 @@ impl PeerSync {
         u64::from(judgement.quota).saturating_sub(left).saturating_add(fades)
     }
 
-    fn place(&self, delta: &Delta) -> Place<'static> {
+    fn place(&self, delta: &Delta) -> Place {
         Place { key: self.key(delta.name), tier: delta.tier, ..Place::default() }
     }
 }

@@ -5,7 +5,7 @@ use arrayvec::ArrayVec;
 use super::decision::{Decision, DecisionId, Readings, Refusal, Verdict};
 use super::shared_limit::SharedOutcome;
 use crate::client::Client;
-use crate::door::Asks;
+use crate::door::{Asks, Token};
 use crate::limiter::{Hold, Place, Probe};
 use crate::policy::Route;
 use crate::request::Request;
@@ -33,13 +33,21 @@ pub struct Read<'a> {
     pub at: Timestamp,
 }
 
+/// What a request asks the door of its rate with.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct AtRate {
+    /// Position of the reading.
+    pub slot: usize,
+    pub asks: Asks,
+}
+
 /// One more key of a request under the limit of one reading. It is read again to be charged, which keeps the record small.
 #[derive(Debug, Clone, Copy)]
 pub struct More {
     /// Position of the reading.
     pub slot: usize,
     /// Where the request counts.
-    pub place: Place<'static>,
+    pub place: Place,
     /// What it costs.
     pub cost: Cost,
 }
@@ -70,6 +78,10 @@ pub struct Evaluation {
     pub(super) carried: u64,
     /// What it asks its origin's door with, if that has one.
     pub door: Option<Asks>,
+    /// What it asks the door of its `fair_share` with, until it has.
+    pub(super) rate: Option<AtRate>,
+    /// The unit of its `fair_share`, until it goes on. Taken out, it is given back.
+    pub token: Option<Token>,
 }
 
 impl Evaluation {
@@ -98,18 +110,20 @@ impl Evaluation {
             settled: Vec::new(),
             carried: 0,
             door: None,
+            rate: None,
+            token: None,
         }
     }
 
     /// Returns whether there is nothing to wait for and nothing to charge: no limit was asked.
     pub fn is_free(&self) -> bool {
-        self.probes.iter().all(Option::is_none) && self.shared_slots == 0
+        self.probes.iter().all(Option::is_none) && self.shared_slots == 0 && self.rate.is_none()
     }
 
     /// The hash of the key that the limit of the reading at this position was asked by, of several the one that it objects to
     /// most; `None` if it was not asked by one.
     pub fn key(&self, slot: usize) -> Option<KeyHash> {
-        self.probes.get(slot)?.as_ref().filter(|probe| !probe.is_by_nodes()).map(|probe| probe.place.key)
+        self.probes.get(slot)?.as_ref().map(|probe| probe.place.key)
     }
 
     /// The hashes of the further keys that the same limit was asked by.

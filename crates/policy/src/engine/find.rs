@@ -30,7 +30,7 @@ impl Engine {
             // its answer costs what a refusal costs, and takes nothing that a limit keeps
             return None;
         }
-        if limiter.is_by_nodes() {
+        if limiter.rate_door().is_some() {
             // its turn comes when all others have spoken
             return None;
         }
@@ -105,7 +105,7 @@ impl Engine {
         (rule, limiter): (&Rule, &Limiter),
         about: &Read<'_>,
         hashed: &mut Hashed,
-        place: &mut Place<'_>,
+        place: &mut Place,
     ) -> Result<(), Unkeyed> {
         let Some(sync) = self.peer_sync(index) else {
             return self.keys().own(index, (rule, limiter), self.policy(), about, hashed, place);

@@ -14,7 +14,7 @@ use crate::request::{Peer, Request};
 
 impl Engine {
     /// Finds the client and the route, and reads every limit of it. Charges nothing, but for what a limit counts of its
-    /// own refusals (`recent_average` with `count: all`) and of everything offered (`fair_share`).
+    /// own refusals (`recent_average` with `count: all`).
     pub fn judge(&self, request: &Request, arrival: Arrival) -> Evaluation {
         let mut evaluation = Evaluation::new(arrival);
         let client = self.client(request.peer, request.headers);
@@ -79,9 +79,10 @@ impl Engine {
     }
 
     /// All steps at once, for requests that need no place at an origin and whose wait passes in no time: what waits for
-    /// its end is charged as of then.
+    /// its end is charged as of then, and who would wait at the door of a rate is refused.
     pub fn decide(&self, request: &Request, arrival: Arrival) -> (Decision, Holds) {
         let mut evaluation = self.judge(request, arrival);
+        self.enter_rate_at_once(&mut evaluation, arrival.at);
         self.reserve_all(&mut evaluation);
         let goes_on = evaluation.decision.goes_on();
         let (holds, _) = self.admit(&mut evaluation, goes_on);
@@ -118,7 +119,7 @@ impl Engine {
             worst = strictest(worst, refusal);
         }
         if worst.is_none() {
-            worst = self.ask_share(evaluation, &about, &mut hashed);
+            worst = self.find_rate(evaluation, &about, &mut hashed);
         }
         if worst.is_some() {
             evaluation.decision.delay_nanos = 0;

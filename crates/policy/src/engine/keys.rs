@@ -1,7 +1,7 @@
 //! The hashes of one request's keys: each is taken once, however many limits count by it.
 //!
 //! All are taken under one seed of the policy. A limiter makes its [own](crate::sketch::OwnHash) of each before any table sees it;
-//! but `fair_share` looks up those of its nodes as they are, as its tables know nothing but columns, each by multipliers of its own.
+//! but the doors know requests by them as they are, as each is a table of its own, of exact entries.
 
 use arrayvec::ArrayVec;
 
@@ -107,7 +107,7 @@ impl SharedKeys {
         policy: &Policy,
         about: &Read<'_>,
         hashed: &mut Hashed,
-        place: &mut Place<'_>,
+        place: &mut Place,
     ) -> Result<(), Unkeyed> {
         let key = self.key(index, rule, policy, about, hashed)?;
         if let Some(of) = &rule.of {

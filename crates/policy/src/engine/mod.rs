@@ -2,7 +2,7 @@
 //!
 //! An [`Engine`] is the policy with the state of its limits. The proxy asks it twice about a request: [`Engine::judge`] finds the
 //! client, the route and the answer of each limit; [`Engine::admit`] charges. Both write one [`Decision`], which the answer, the
-//! log and the metrics read. Limits that a store is asked about are settled in between ([`SharedCall`]); limits with
+//! log and the metrics read. In between a `fair_share` may make the request wait ([`RateWait`]). Limits that a store is asked about are settled in between ([`SharedCall`]); limits with
 //! `sharing: estimate` need no question ([`estimate`]).
 
 mod ask;
@@ -21,9 +21,9 @@ mod numbers;
 mod own_limit;
 mod pardon;
 mod penalty;
+mod rate;
 mod settle;
 mod several;
-mod share;
 mod shared_call;
 mod shared_limit;
 mod succession;
@@ -32,9 +32,10 @@ pub use core::Engine;
 pub use decision::{DecidedBy, Decision, DecisionId, Outcome, Reading, Readings, Refusal, Verdict};
 pub use estimate::PeerSync;
 pub use evaluation::{Arrival, Evaluation, Held, Holds};
-pub use no_place::{NoPlace, NoPlaceReason};
+pub use no_place::{NoPlace, NoPlaceReason, Scarce};
 pub use own_limit::has_demand;
 pub use pardon::{NotPardoned, Pardon};
+pub use rate::RateWait;
 pub use shared_call::{SharedCall, SharedStep};
 pub use shared_limit::{SharedLimit, SharedOutcome};
 pub use succession::{Base, Carried, Fate, Reset, Succession};

@@ -1,21 +1,26 @@
-//! Why a request got no place at its origin, and how it stood.
+//! Why a request got nothing at the door of a rate or an origin, and how it stood.
 
 use std::time::Duration;
 
 use strum::{IntoStaticStr, VariantArray};
 
-use crate::door::{Places, Standing};
+use crate::door::{Places, Standing, TokenDoor};
+use crate::units::Timestamp;
 
-/// Why no place was given.
+/// Why nothing was given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, VariantArray, IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum NoPlaceReason {
-    /// The cap is reached and there is no queue.
+    /// The origin's cap is reached and there is no queue.
     Full,
-    /// The queue is full, and all others in it hold and used less.
+    /// The origin's queue is full, and all others in it hold and used less.
     PushedOut,
-    /// It waited in the queue for as long as the policy allows.
+    /// It waited in the origin's queue for as long as the policy allows.
     QueueTimeout,
+    /// The queue of a `fair_share` is full, and all others in it used less.
+    RatePushedOut,
+    /// It waited for a unit of a `fair_share` for as long as the policy allows.
+    RateTimeout,
 }
 
 impl NoPlaceReason {
@@ -28,28 +33,47 @@ impl NoPlaceReason {
     }
 }
 
-/// The queue before an origin when a request went without a place. Thousandths, as a record keeps whole numbers.
+/// What there was too little of. Thousandths, as a record keeps whole numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scarce {
+    /// The places of an origin.
+    Places {
+        /// How many were held.
+        held: u32,
+        /// How many there were.
+        places: u32,
+        /// How many the request's own node held.
+        own_held: u32,
+    },
+    /// The units of a rate.
+    Units {
+        /// Thousandths per second.
+        capacity: u32,
+        /// Thousandths that were there.
+        tokens: u32,
+        /// Thousandths of those that the heaviest leave to lighter ones.
+        kept: u32,
+    },
+}
+
+/// The queue before an origin or a rate when a request went without. Thousandths, as a record keeps whole numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoPlace {
     /// Why it got none.
     pub reason: NoPlaceReason,
-    /// How many places were held.
-    pub held: u32,
-    /// How many there were.
-    pub places: u32,
+    /// Of what.
+    pub of: Scarce,
     /// How many waited, this one included.
     pub waiting: u32,
     /// What weighed most: 0 the key, 1 its network, 2 the network around that.
     pub level: u8,
-    /// What of that held places.
-    pub own_held: u32,
-    /// What of that waited.
+    /// How many requests of that waited.
     pub own_waiting: u32,
-    /// Thousandths of places that it used lately, an average.
+    /// Thousandths of places or units that it used lately: an average of places, a sum of units.
     pub own_used: u32,
     /// For how many clients it stands.
     pub share: u32,
-    /// Thousandths of places that it held and used for each of them.
+    /// Thousandths that it held and used for each of them.
     pub score: u32,
     /// The same of the request that was next.
     pub next: u32,
@@ -62,22 +86,37 @@ pub struct NoPlace {
 impl NoPlace {
     /// Of a request that stood like this at these places.
     pub fn new(reason: NoPlaceReason, standing: &Standing, places: &Places) -> NoPlace {
+        let of = Scarce::Places { held: places.held(), places: places.max(), own_held: standing.held as u32 };
+        NoPlace::standing(reason, of, standing, [places.half_life(), places.round()])
+    }
+
+    /// Of a request that stood like this at the door of a rate.
+    pub fn at_rate(reason: NoPlaceReason, standing: &Standing, door: &TokenDoor, now: Timestamp) -> NoPlace {
+        let (spec, spans) = door.look(|tokens| (*tokens.spec(), [tokens.half_life(), tokens.round()]));
+        let thousandths = |units: f64| (units * 1e3) as u32;
+        let of = Scarce::Units {
+            capacity: thousandths(spec.rate),
+            tokens: thousandths(door.units(now)),
+            kept: thousandths(spec.kept),
+        };
+        NoPlace::standing(reason, of, standing, spans)
+    }
+
+    fn standing(reason: NoPlaceReason, of: Scarce, standing: &Standing, spans: [Duration; 2]) -> NoPlace {
         let thousandths = |number: f32| (number * 1e3) as u32;
-        let millis = |span: Duration| u32::try_from(span.as_millis()).unwrap_or(u32::MAX);
+        let [half_life, round] = spans.map(|span| u32::try_from(span.as_millis()).unwrap_or(u32::MAX));
         NoPlace {
             reason,
-            held: places.held(),
-            places: places.max(),
+            of,
             waiting: standing.line,
             level: standing.level,
-            own_held: standing.held as u32,
             own_waiting: standing.waiting as u32,
             own_used: thousandths(standing.used),
             share: standing.share as u32,
             score: thousandths(standing.score),
             next: thousandths(standing.next),
-            half_life: millis(places.half_life()),
-            round: millis(places.round()),
+            half_life,
+            round,
         }
     }
 
@@ -85,14 +124,18 @@ impl NoPlace {
     pub fn pack(&self) -> [u64; NoPlace::WORDS] {
         let two = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
         let reason = NoPlaceReason::ALL.iter().position(|reason| *reason == self.reason).unwrap_or_default();
+        let (kind, [first, second, third]) = match self.of {
+            Scarce::Places { held, places, own_held } => (0, [held, places, own_held]),
+            Scarce::Units { capacity, tokens, kept } => (1, [capacity, tokens, kept]),
+        };
         [
             two(reason as u32, u32::from(self.level)),
-            two(self.held, self.places),
+            two(first, second),
             two(self.waiting, self.share),
-            two(self.own_held, self.own_waiting),
+            two(third, self.own_waiting),
             two(self.own_used, self.score),
             two(self.next, self.half_life),
-            u64::from(self.round),
+            two(kind, self.round),
         ]
     }
 
@@ -103,29 +146,20 @@ impl NoPlace {
     pub fn unpack(words: &[u64; NoPlace::WORDS]) -> Option<NoPlace> {
         let [
             [reason, level],
-            [held, places],
+            [first, second],
             [waiting, share],
-            [own_held, own_waiting],
+            [third, own_waiting],
             [own_used, score],
             [next, half_life],
-            [_, round],
+            [kind, round],
         ] = words.map(|word| [(word >> 32) as u32, word as u32]);
         let (reason, level) = (*NoPlaceReason::ALL.get(reason as usize)?, u8::try_from(level).ok()?);
-        Some(NoPlace {
-            reason,
-            held,
-            places,
-            waiting,
-            level,
-            own_held,
-            own_waiting,
-            own_used,
-            share,
-            score,
-            next,
-            half_life,
-            round,
-        })
+        let of = match kind {
+            0 => Scarce::Places { held: first, places: second, own_held: third },
+            1 => Scarce::Units { capacity: first, tokens: second, kept: third },
+            _ => return None,
+        };
+        Some(NoPlace { reason, of, waiting, level, own_waiting, own_used, share, score, next, half_life, round })
     }
 
     /// How long until it is worth asking again: one round, a second at least.

@@ -10,7 +10,6 @@ use crate::units::OutOfRange;
 pub struct Numbers<'p> {
     routes: Vec<&'p str>,
     origins: Vec<(&'p str, Option<u32>)>,
-    origin_caps: Vec<Option<u32>>,
     unix_nanos_at_origin: u64,
     /// The names of the limits whose demand is counted.
     demanded: Vec<&'p str>,
@@ -23,7 +22,6 @@ impl<'p> Numbers<'p> {
         Numbers {
             routes: policy.routes.iter().map(|route| route.name.as_str()).collect(),
             origins: policy.origins.iter().map(|origin| (origin.name.as_str(), cap(origin))).collect(),
-            origin_caps: policy.origins.iter().map(|origin| cap(origin)).collect(),
             unix_nanos_at_origin,
             demanded: (0..)
                 .zip(&policy.rules)
@@ -55,7 +53,7 @@ impl<'p> Numbers<'p> {
             longest_wait,
             demand: self.has_demand(rule),
             routes: self.routes.len(),
-            origin_caps: &self.origin_caps,
+            origins: self.origins.len(),
             unix_nanos_at_origin: self.unix_nanos_at_origin,
         })
     }
@@ -70,7 +68,7 @@ impl<'p> Numbers<'p> {
         let around = match now.kind.scope() {
             Some(Scope::Route) => self.routes == after.routes,
             Some(Scope::Origin) => self.origins == after.origins,
-            _ => !now.kind.has_nodes() || self.origins == after.origins,
+            _ => true,
         };
         let as_asked = self.has_demand(was) == after.has_demand(now);
         around && as_asked && kinds(was) == kinds(now) && charging(was) == charging(now) && in_the_same_order(was, now)

@@ -2,8 +2,8 @@
 //!
 //! A refused request is charged nowhere. So the limit of a client that `fair_share` holds below it is never used up, and alone would never
 //! refuse. Beside a `fair_share` each limit of the client's own, of whatever kind, counts what is asked for as well: its [`Demand`], charged
-//! as if there were no `fair_share`. Of a request that `fair_share` refuses the demands are asked. If one has no room, its limit refuses.
-//! The answer is that limit's then (429), and `fair_share` is left with clients that keep to their limits.
+//! as if there were no `fair_share`. Of a request for which `fair_share` has no unit at once the demands are asked. If one has no room, its
+//! limit refuses. The answer is that limit's then (429), and those who wait for a unit are clients that keep to their limits.
 
 use super::core::Engine;
 use super::decision::{DecidedBy, Outcome, Reading, Refusal};
@@ -39,29 +39,35 @@ pub fn has_demand(policy: &Policy, index: usize, rule: &Rule) -> bool {
 }
 
 impl Engine {
-    /// Hands a refusal of the `fair_share` at `share` over to the limit that the client is over by itself, if there is one; otherwise the
-    /// demands of its limits are charged.
-    pub(super) fn refuse_by_own_limit(&self, share: usize, evaluation: &mut Evaluation) -> Option<Refusal> {
-        let at = evaluation.decision.at;
+    /// Has all that is asked for of the client's own limits counted from now on.
+    pub(super) fn watch_demands(&self, evaluation: &Evaluation, now: Timestamp) {
+        self.demands(evaluation, now).for_each(|(_, demand, ..)| demand.watch(now));
+    }
+
+    /// Hands the request, for which the `fair_share` at `share` has no unit, over to the limit that the client is over by itself, if there is
+    /// one.
+    pub(super) fn refuse_by_own_limit(
+        &self,
+        share: usize,
+        evaluation: &mut Evaluation,
+        at: Timestamp,
+    ) -> Option<Refusal> {
         let mut over = None;
         for (slot, demand, place, cost) in self.demands(evaluation, at) {
-            demand.watch(at);
             if let Some(judgement) = demand.refusal(&place, at, cost) {
                 let penalised = demand.refuse(&place, at, &judgement, cost);
                 over = over.or(Some((slot, judgement, penalised)));
             }
         }
-        let Some((slot, judgement, penalised)) = over else {
-            self.charge_demands(evaluation, at);
-            return None;
-        };
+        let (slot, judgement, penalised) = over?;
+        evaluation.decision.delay_nanos = 0;
         let own = evaluation.decision.readings.get_mut(slot)?;
         let wait = Some(judgement.retry_nanos.map_or(LONGEST_TOLD, |wait| wait.min(LONGEST_TOLD)));
         own.fill(&Judgement { retry_nanos: wait, next_unit: NextUnit::Known(wait), ..judgement });
         own.by = DecidedBy::Offered;
         let refusal = if penalised { Refusal::Penalty } else { self.limiter(own.rule)?.refusal().into() };
-        let share = (evaluation.decision.readings.get_mut(share)?, evaluation.probes.get_mut(share)?);
-        (*share.0, *share.1) = (Reading::unasked(share.0.rule, share.0.mode), None);
+        let share = evaluation.decision.readings.get_mut(share)?;
+        *share = Reading::unasked(share.rule, share.mode);
         Some(refusal)
     }
 
@@ -75,7 +81,7 @@ impl Engine {
         }
     }
 
-    fn charge_demands(&self, evaluation: &Evaluation, now: Timestamp) {
+    pub(super) fn charge_demands(&self, evaluation: &Evaluation, now: Timestamp) {
         self.demands(evaluation, now).for_each(|(_, demand, place, cost)| demand.charge(&place, now, cost));
     }
 
@@ -84,7 +90,7 @@ impl Engine {
         &'a self,
         evaluation: &'a Evaluation,
         now: Timestamp,
-    ) -> impl Iterator<Item = (usize, &'a Demand, Place<'static>, Cost)> {
+    ) -> impl Iterator<Item = (usize, &'a Demand, Place, Cost)> {
         let Evaluation { decision, probes, more, .. } = evaluation;
         let first = probes.iter().enumerate().filter_map(|(slot, probe)| {
             let probe = probe.as_ref()?;

@@ -92,7 +92,7 @@ impl Engine {
     pub(super) fn key_of_client(&self, index: usize, client: &Client) -> Option<KeyHash> {
         let (rule, limiter) = self.rule(index)?;
         counted_as(rule, client)?;
-        if !limiter.is_keyed() || limiter.is_by_nodes() {
+        if !limiter.is_keyed() {
             return None;
         }
         let headers = HeaderMap::new();

@@ -3,8 +3,6 @@
 //! The proxy reports that the request went out, that its answer came, how many bytes of a body passed, or that the connection was
 //! switched to another protocol. The engine then charges costs that were unknown before.
 
-use std::time::Duration;
-
 use http::{HeaderMap, HeaderName, StatusCode};
 
 use super::core::Engine;
@@ -113,14 +111,6 @@ impl Engine {
             }
         }
         Ok(())
-    }
-
-    /// The origin took so long to answer one request, and may have `cap` at once now; limits that share out its capacity reckon
-    /// with it.
-    pub fn completed(&self, origin: usize, took: Duration, cap: u32) {
-        for limiter in self.limiters() {
-            limiter.completed(origin, took, cap);
-        }
     }
 
     /// Housekeeping that must not wait for requests nor cost one anything: re-keying tables, sweeping sets. To be called

@@ -28,7 +28,7 @@ impl Engine {
         (index, rule, limiter): (usize, &Rule, &Limiter),
         unkeyed: Unkeyed,
         about: &Read<'_>,
-        (place, cost): (Place<'_>, Cost),
+        (place, cost): (Place, Cost),
         evaluation: &mut Evaluation,
         hashed: &mut Hashed,
     ) -> Option<Refusal> {
@@ -43,7 +43,7 @@ impl Engine {
             return (reading.mode == Mode::Enforce).then_some(Refusal::AmbiguousValue);
         };
         for (number, (key, value)) in keys.into_iter().enumerate() {
-            let place = Place { key, value, ..place.without_nodes() };
+            let place = Place { key, value, ..place };
             if number > 0 {
                 // there is room for all
                 let _ = evaluation.more.try_push(More { slot, place, cost });
@@ -102,7 +102,7 @@ impl Engine {
         more: More,
         about: &Read<'_>,
         evaluation: &mut Evaluation,
-    ) -> (Option<Place<'static>>, Option<Refusal>) {
+    ) -> (Option<Place>, Option<Refusal>) {
         let More { slot, place, cost } = more;
         let Evaluation { decision, probes, .. } = evaluation;
         let (Some(reading), Some(asked)) = (decision.readings.get_mut(slot), probes.get_mut(slot)) else {

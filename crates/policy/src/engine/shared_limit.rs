@@ -125,13 +125,13 @@ impl SharedLimit {
     }
 
     /// Returns what is left of a key of which this gate holds `held`, as far as is known.
-    pub(super) fn left(&self, place: &Place<'_>, held: u32) -> u32 {
+    pub(super) fn left(&self, place: &Place, held: u32) -> u32 {
         let (key, promise) = self.held_by(place);
         held.saturating_add(self.leases.left_in_store(key)).min(promise.most())
     }
 
     /// Returns the hash by which leases of this key are found, and the promise of its tier.
-    pub(super) fn held_by(&self, place: &Place<'_>) -> (KeyHash, Promise) {
+    pub(super) fn held_by(&self, place: &Place) -> (KeyHash, Promise) {
         let tiers = &self.names.tiers;
         let tier = tiers.get(usize::from(place.tier)).or(tiers.first());
         (place.key.of_tier(place.tier), tier.map_or(Promise::NOTHING, |tier| tier.promise))
@@ -139,7 +139,7 @@ impl SharedLimit {
 
     /// Returns what is known without the store, and whether the store should be asked in the background all the same. A request
     /// that nothing is known about fits so far.
-    pub(super) fn look(&self, place: &Place<'_>, now: Timestamp, cost: Cost) -> (Judgement, bool) {
+    pub(super) fn look(&self, place: &Place, now: Timestamp, cost: Cost) -> (Judgement, bool) {
         let (key, promise) = self.held_by(place);
         let most = promise.most();
         if cost.get() > most {

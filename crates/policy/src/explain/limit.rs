@@ -10,7 +10,7 @@ use super::record::{Record, Said};
 use crate::client::key::{KeyPart, KeySpec};
 use crate::config::{amount_text, duration_text, rate_text};
 use crate::engine::{DecidedBy, Outcome, Refusal, Verdict};
-use crate::human::{ordinal, probability, rate, wait};
+use crate::human::{ordinal, probability, wait};
 use crate::limiter::kinds::Part;
 use crate::limiter::sharing::{OnStoreError, Sharing, StoreError};
 use crate::limiter::{FORMS, Needs, Owed};
@@ -50,7 +50,7 @@ pub struct LimitPart {
     /// Nanoseconds until more budget appears.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reset_ns: Option<u64>,
-    /// Of `fair_share`: the node that refused, or `capacity`.
+    /// Of `fair_share`, when it refused: what weighed most, its key or a network.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
     /// What would have let it through, as numbers.
@@ -130,12 +130,6 @@ pub struct NeedsPart {
     /// Of limits that delay.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay_max: Option<String>,
-    /// Of `fair_share`: what the refused traffic was offered at, per second.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub offered: Option<f32>,
-    /// Of `fair_share`: the base share that it was held against, per second.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub share: Option<f32>,
 }
 
 /// How far a count may be off. It is never too low.
@@ -274,7 +268,7 @@ impl View<'_> {
 
     fn node(&self) -> Option<String> {
         let node = usize::from(self.said.node?);
-        Some(self.counted_by.nodes.get(node).map_or_else(|| "capacity".to_owned(), Clone::clone))
+        self.counted_by.nodes.get(node).cloned()
     }
 
     /// Where the request stands in the limit's own count.
@@ -303,8 +297,6 @@ impl View<'_> {
                 Part::Window(window) => text.push_str(&window_text(&window)),
                 Part::Values if self.rule.of.is_some() => text.push_str(&format!(" of {}", self.counted_by.of)),
                 Part::Values => {}
-                Part::Offered => text.push_str(&frequency(self.needs.offered?)),
-                Part::Share => text.push_str(&frequency(self.needs.share?)),
             }
         }
         Some(text)
@@ -323,8 +315,6 @@ impl View<'_> {
                 }
                 _ => None,
             },
-            offered: self.needs.offered,
-            share: self.needs.share,
         }
     }
 
@@ -334,11 +324,9 @@ impl View<'_> {
             return None;
         }
         if self.kind.has_nodes() {
-            let share = self.needs.share.map_or_else(|| "its share".to_owned(), frequency);
-            return Some(match self.node().as_deref() {
-                Some("capacity") => "more capacity: all of it was taken, by nobody in particular".to_owned(),
-                Some(node) => format!("no number alone: by {node} it has to stay below {share} times the multiplier"),
-                None => "no number alone".to_owned(),
+            return Some(match self.node() {
+                Some(node) => format!("more `capacity`, or less traffic of the same {node}"),
+                None => "more `capacity`".to_owned(),
             });
         }
         if self.is_of_no_number() {
@@ -370,7 +358,7 @@ impl View<'_> {
     }
 
     fn estimate(&self) -> Option<EstimatePart> {
-        // an estimate by its nature
+        // it is weighed against others, not counted
         if self.kind.has_nodes() {
             return None;
         }
@@ -405,7 +393,7 @@ pub fn wait_words(limit: &LimitPart) -> Option<String> {
     match (limit.forbade() || limit.retry_ns.is_some(), limit.retry_ns, limit.reset_ns) {
         (true, Some(nanos), _) => Some(format!("next in {}", wait(nanos))),
         (true, None, _) if form.is_some_and(|form| form.gives_back) => Some("next when another ends".to_owned()),
-        (true, None, _) if form.is_some_and(|form| form.takes("nodes")) || limit.level.is_none() => None,
+        (true, None, _) if form.is_some_and(|form| form.takes("networks")) || limit.level.is_none() => None,
         (true, None, _) => Some("no wait helps".to_owned()),
         (false, _, Some(nanos)) => Some(format!("one more in {}", wait(nanos))),
         (false, _, None) => None,
@@ -437,9 +425,4 @@ fn window_text(window: &Period) -> String {
         },
         Period::Calendar(calendar) => calendar.to_string(),
     }
-}
-
-/// A frequency: `0.25/s`, `41/s`.
-fn frequency(per_second: f32) -> String {
-    if per_second.is_finite() { format!("{}/s", rate(per_second.into())) } else { "any rate".to_owned() }
 }

@@ -27,7 +27,7 @@ pub use record::{Beside, Found, Record, Said};
 
 use crate::client::key::KeyPart;
 use crate::client::{ClientAddress, Hop, Mark, Source, Standing, Trace};
-use crate::engine::{DecisionId, Refusal, Verdict};
+use crate::engine::{DecisionId, Refusal, Scarce, Verdict};
 
 /// What the first member of the document says.
 pub const SCHEMA: &str = "tidegate.explain/1";
@@ -300,8 +300,19 @@ fn route(index: u16, record: &Record, book: &Book) -> Option<RoutePart> {
 }
 
 fn queue_part(record: &Record, book: &Book) -> Option<QueuePart> {
-    let queue = book.routes.get(usize::from(record.route?))?.queue.as_ref()?;
-    Some(QueuePart::new(record.no_place.as_ref()?, &queue.origin, &queue.levels))
+    let place = record.no_place.as_ref()?;
+    match place.of {
+        Scarce::Places { .. } => {
+            let queue = book.routes.get(usize::from(record.route?))?.queue.as_ref()?;
+            Some(QueuePart::new(place, &queue.origin, &queue.levels))
+        }
+        Scarce::Units { .. } => {
+            let rules = record.limits.iter().map(|said| usize::from(said.rule));
+            let mut rules = rules.filter_map(|at| Some((book.rules.get(at)?, book.keys.get(at)?)));
+            let (rule, counted) = rules.find(|(rule, _)| rule.kind.has_nodes())?;
+            Some(QueuePart::new(place, &rule.name, &counted.nodes))
+        }
+    }
 }
 
 /// Whose word the limits' readings are, where it is not this gate's alone.

@@ -1,30 +1,46 @@
-//! How a request stood in the queue of its origin when it went without a place.
+//! How a request stood in the queue of its origin or of its `fair_share` when it went without.
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::NoPlace;
-use crate::human::grouped;
+use crate::engine::{NoPlace, Scarce};
+use crate::human::{grouped, rate};
 
-/// The queue before an origin, and this request in it.
+/// A queue, and this request in it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct QueuePart {
-    /// `full`, `pushed_out` or `queue_timeout`.
+    /// `full`, `pushed_out` or `queue_timeout` of an origin; `rate_pushed_out` or `rate_timeout` of a `fair_share`.
     pub reason: String,
-    /// The origin.
-    pub origin: String,
+    /// The origin whose places were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub origin: Option<String>,
+    /// The limit whose units were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<String>,
     /// How many places were held.
-    pub held: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held: Option<u32>,
     /// How many there were.
-    pub places: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub places: Option<u32>,
+    /// How many units come in a second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<f64>,
+    /// How many units there were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<f64>,
+    /// How many of those the heaviest leave to lighter ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept: Option<f64>,
     /// How many requests waited.
     pub waiting: u32,
     /// What weighed most: the request's key, or a network around it.
     pub by: String,
     /// How many places that held.
-    pub own_held: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub own_held: Option<u32>,
     /// How many requests of it waited.
     pub own_waiting: u32,
-    /// How many places it used on average over `memory_seconds`.
+    /// How many places it used on average over `memory_seconds`; or how many units, those before it counting less.
     pub own_used: f64,
     /// For how many clients it stands.
     pub share: u32,
@@ -38,18 +54,26 @@ pub struct QueuePart {
     pub round_seconds: f64,
 }
 
+/// What a request that found no queue stood by.
+const ARRIVAL: &str = "arrival";
+
 impl QueuePart {
-    /// Of an origin, by the words for the levels of its queue.
-    pub fn new(place: &NoPlace, origin: &str, levels: &[String]) -> QueuePart {
+    /// Of an origin or a limit, by the words for the levels of its queue.
+    pub fn new(place: &NoPlace, name: &str, levels: &[String]) -> QueuePart {
         let thousandths = |number: u32| f64::from(number) / 1e3;
-        QueuePart {
+        let name = Some(name.to_owned());
+        let part = QueuePart {
             reason: place.reason.word().to_owned(),
-            origin: origin.to_owned(),
-            held: place.held,
-            places: place.places,
+            origin: None,
+            limit: None,
+            held: None,
+            places: None,
+            capacity: None,
+            tokens: None,
+            kept: None,
             waiting: place.waiting,
-            by: levels.get(usize::from(place.level)).cloned().unwrap_or_else(|| "arrival".to_owned()),
-            own_held: place.own_held,
+            by: levels.get(usize::from(place.level)).cloned().unwrap_or_else(|| ARRIVAL.to_owned()),
+            own_held: None,
             own_waiting: place.own_waiting,
             own_used: thousandths(place.own_used),
             share: place.share,
@@ -57,6 +81,16 @@ impl QueuePart {
             next: thousandths(place.next),
             memory_seconds: thousandths(place.half_life),
             round_seconds: thousandths(place.round),
+        };
+        match place.of {
+            Scarce::Places { held, places, own_held } => {
+                let (held, places, own_held) = (Some(held), Some(places), Some(own_held));
+                QueuePart { origin: name, held, places, own_held, ..part }
+            }
+            Scarce::Units { capacity, tokens, kept } => {
+                let [capacity, tokens, kept] = [capacity, tokens, kept].map(|number| Some(thousandths(number)));
+                QueuePart { limit: name, capacity, tokens, kept, ..part }
+            }
         }
     }
 
@@ -65,12 +99,20 @@ impl QueuePart {
         let count = |number: u32| grouped(u64::from(number));
         let outcome = match self.reason.as_str() {
             "full" => "no queue".to_owned(),
-            "pushed_out" => format!("{} waited; the heaviest went", count(self.waiting)),
+            "pushed_out" | "rate_pushed_out" => format!("{} waited; the heaviest went", count(self.waiting)),
             _ => format!("{} waited; its time was over", count(self.waiting)),
         };
-        let mut lines =
-            vec![format!("{}: {} of {} places held, {outcome}", self.origin, count(self.held), count(self.places))];
-        if self.reason == "full" || self.by == "arrival" {
+        let mut lines = vec![match (&self.origin, self.held, self.places) {
+            (Some(origin), Some(held), Some(places)) => {
+                format!("{origin}: {} of {} places held, {outcome}", count(held), count(places))
+            }
+            _ => {
+                let [capacity, tokens, kept] = [self.capacity, self.tokens, self.kept].map(Option::unwrap_or_default);
+                let name = self.limit.as_deref().unwrap_or_default();
+                format!("{name}: {}/s, {tokens:.1} there, {kept:.0} kept for light clients, {outcome}", rate(capacity))
+            }
+        }];
+        if self.reason == "full" || self.by == ARRIVAL {
             return lines;
         }
         let each = if self.share > 1 {
@@ -78,10 +120,10 @@ impl QueuePart {
         } else {
             String::new()
         };
+        let held = self.own_held.map_or_else(String::new, |held| format!(" held {},", count(held)));
         lines.push(format!(
-            "  its {} held {}, had {} waiting, and used {:.1} lately{each}",
+            "  its {}{held} had {} waiting, and used {:.1} lately{each}",
             self.by,
-            count(self.own_held),
             count(self.own_waiting),
             self.own_used
         ));

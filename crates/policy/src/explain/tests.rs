@@ -46,6 +46,7 @@ impl World {
         let request = Request { peer, method: &method, host, path, query: None, headers: &headers, tls_sni: None };
         let arrival = Arrival { id: DecisionId(at), at: Timestamp::from_nanos(START + at), dice: 0 };
         let mut evaluation = self.engine.judge(&request, arrival);
+        self.engine.enter_rate_at_once(&mut evaluation, arrival.at);
         self.engine.reserve_all(&mut evaluation);
         let now = evaluation.decision.goes_on();
         let (holds, _) = self.engine.admit(&mut evaluation, now);
@@ -209,22 +210,20 @@ fn a_limit_that_delays_tells_the_wait_that_it_would_have_needed() {
 }
 
 #[test]
-fn a_fair_share_tells_what_was_offered_and_the_share() {
+fn a_fair_share_tells_the_queue_and_what_weighed_most() {
     let limits = "  tried: { type: fair_share, capacity: 10/s }\n";
     let mut world = world(&shop(limits, "tried"));
-    let refused = (0..2_000_u64)
-        .map(|nth| world.asks(nth * SECOND / 1_000, "POST a/login", "203.0.113.7", &[]))
-        .filter(|told| told.verdict == "refused" && told.limits[0].node.as_deref() != Some("capacity"))
-        .last();
-    let told = refused.expect("a flood is refused");
-    let level = told.limits[0].level.clone().unwrap();
-    assert!(level.starts_with("offered ") && level.contains("share was"), "{level}");
-    assert!(
-        told.limits[0].node.as_deref().is_some_and(|node| node.starts_with("client_ip")),
-        "{:?}",
-        told.limits[0].node
-    );
-    assert!(told.change[0].starts_with("no number alone"), "{:?}", told.change);
+    let asked = (0..200_u64).map(|nth| world.asks(nth * SECOND / 1_000, "POST a/login", "203.0.113.7", &[]));
+    let told = asked.filter(|told| told.verdict == "refused").last().expect("a flood is refused");
+    assert_eq!(told.limits[0].node.as_deref(), Some("client_ip"));
+    assert_eq!(told.change, ["more `capacity`, or less traffic of the same client_ip"]);
+    let queue = told.queue.unwrap();
+    assert_eq!((queue.reason.as_str(), queue.limit.as_deref()), ("rate_timeout", Some("tried")));
+    assert_eq!((queue.capacity, queue.kept, queue.waiting), (Some(10.0), Some(20.0), 1));
+    let lines = queue.lines();
+    assert!(lines[0].starts_with("tried: 10/s, "), "{lines:?}");
+    assert!(lines[0].ends_with(" 20 kept for light clients, 1 waited; its time was over"), "{lines:?}");
+    assert!(lines[1].starts_with("  its client_ip had 1 waiting, and used "), "{lines:?}");
 }
 
 #[test]

@@ -19,7 +19,7 @@ pub mod store;
 use std::sync::Arc;
 
 use crate::client::ClientRules;
-pub use crate::limiter::{Capacity, Kind, RefusedCount, Scope, kinds};
+pub use crate::limiter::{Kind, RefusedCount, Scope, kinds};
 pub use condition::Condition;
 pub use cors::Cors;
 pub use edit::{HeaderEdits, Template};

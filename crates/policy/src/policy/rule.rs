@@ -33,7 +33,7 @@ pub struct Rule {
     pub instead: Option<usize>,
     /// Of `distinct`: the thing whose values are counted. Its own answer to a missing value is that of `key`.
     pub of: Option<KeySpec>,
-    /// Of `fair_share`: the key of every node, the most specific first, in the order of the kind's multipliers.
+    /// Of `fair_share`: the key, then the networks around it from the narrow to the wide.
     pub nodes: Vec<KeySpec>,
     /// What is promised.
     pub kind: Kind,

@@ -28,7 +28,7 @@ struct UnderWay {
 }
 
 fn pending(engine: &Engine) -> u64 {
-    engine.limiters()[0].gauges().pending.unwrap()
+    engine.limiters()[0].gauges(Timestamp::ZERO).pending.unwrap()
 }
 
 fn send(engine: &Engine, client: &HeaderMap, now: u64, cost: u32) -> Option<UnderWay> {

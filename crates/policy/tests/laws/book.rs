@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes as Body;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
-use tidegate_limits::limiter::{Capacity, Kind, RefusedCount, Scope, kinds};
+use tidegate_limits::limiter::{Kind, RefusedCount, Scope, kinds};
 use tidegate_limits::sketch::Seed;
 use tidegate_limits::units::{Bytes, Prefix, Rate, Timestamp};
 use tidegate_policy::client::key::{KeyPart, KeySpec, Missing};
@@ -55,13 +55,10 @@ pub fn fair_share(per_second: u32) -> Rule {
     let prefixes = |ipv4, ipv6| KeyPart::ClientIp { ipv4_prefix: Some(ipv4), ipv6_prefix: Some(ipv6) };
     let nodes = [KeyPart::CLIENT_IP, prefixes(24, 48), prefixes(16, 32)];
     let kind = Kind::FairShare(kinds::FairShare {
-        capacity: Capacity::Rate(Rate::new(per_second, Duration::from_secs(1)).unwrap()),
-        multipliers: vec![1, 16, 64],
-        levels: vec![0, 1, 2],
-        charge_parents: false,
-        memory: Bytes(1 << 20),
+        networks: vec![(24, 16), (16, 64)],
+        ..kinds::FairShare::of(Rate::new(per_second, Duration::from_secs(1)).unwrap())
     });
-    let key = KeySpec::new([KeyPart::Global], None).unwrap();
+    let key = KeySpec::new([KeyPart::CLIENT_IP], None).unwrap();
     let nodes = nodes.into_iter().map(|part| KeySpec::new([part], None).unwrap()).collect();
     Rule { nodes, ..Rule::new("share", key, kind, Mode::Enforce) }
 }

@@ -37,6 +37,7 @@ fn judge(gate: &Engine, headers: &HeaderMap, at: u64) -> Evaluation {
 /// One request as a face drives it: one that must wait stays in its wait, where it holds nothing.
 fn ask(gate: &Engine, headers: &HeaderMap, at: u64) -> (Evaluation, Holds) {
     let mut evaluation = judge(gate, headers, at);
+    gate.enter_rate_at_once(&mut evaluation, Timestamp::from_nanos(at));
     gate.reserve(&mut evaluation, Timestamp::from_nanos(at));
     if evaluation.decision.delay_nanos > 0 {
         return (evaluation, Holds::new());
@@ -116,6 +117,7 @@ fn a_queued_request_is_refused(limit: &str) {
     // `admission` waits for a place at the origin between these two steps
     let mut queued = judge(&gate, &head("203.0.113.9"), START);
     assert_eq!(ask(&gate, &head("198.51.100.1"), START + 2 * SECOND).0.decision.verdict, Verdict::Admitted);
+    gate.enter_rate_at_once(&mut queued, Timestamp::from_nanos(START + 3 * SECOND));
     gate.admit(&mut queued, Timestamp::from_nanos(START + 3 * SECOND));
     assert_eq!(queued.decision.verdict, Verdict::Admitted, "1 is spent: {}", told(&queued.decision));
 }

@@ -28,9 +28,9 @@ fn places_are_counted_by_client_and_always_return() {
         assert_eq!((first.0.verdict, second.0.verdict), (Verdict::Admitted, Verdict::Admitted));
         assert_eq!(third.0.verdict, Verdict::Refused(Refusal::Concurrency));
         assert_eq!(stranger.0.verdict, Verdict::Admitted);
-        assert_eq!(engine.limiters()[0].gauges().inflight, Some(3));
+        assert_eq!(engine.limiters()[0].gauges(Timestamp::ZERO).inflight, Some(3));
         drop((first, second, third, stranger));
-        assert_eq!(engine.limiters()[0].gauges().inflight, Some(0));
+        assert_eq!(engine.limiters()[0].gauges(Timestamp::ZERO).inflight, Some(0));
     }
 }
 
@@ -47,7 +47,7 @@ fn a_switched_connection_moves_to_a_class_of_its_own() {
     assert_eq!(second.decision.verdict, Verdict::Admitted, "the stream holds no place of requests any more");
     assert_eq!(engine.upgraded(&second, &mut second_held), Err(0), "and its class has a bound of its own");
     drop((held, second_held));
-    let gauges = engine.limiters()[0].gauges();
+    let gauges = engine.limiters()[0].gauges(Timestamp::ZERO);
     assert_eq!((gauges.inflight, gauges.upgraded), (Some(0), Some(0)));
 }
 
@@ -81,7 +81,7 @@ fn only_matching_answers_are_charged_and_unknown_ones_count_as_matching() {
         let admitted =
             (0..50).take_while(|_| attempt(&engine, &client, START, sent, status) == Verdict::Admitted).count();
         assert_eq!(admitted, most, "sent {sent}, answer {status:?}");
-        assert_eq!(engine.limiters()[0].gauges().pending, Some(0));
+        assert_eq!(engine.limiters()[0].gauges(Timestamp::ZERO).pending, Some(0));
     }
 }
 

@@ -1,6 +1,7 @@
 //! What one limit promises: its bound over all intervals, a retry time that comes true, and harmless clocks.
 
 use proptest::prelude::*;
+use tidegate_limits::units::Timestamp;
 use tidegate_policy::client::key::Missing;
 use tidegate_policy::engine::{Outcome, Refusal, Verdict};
 use tidegate_policy::policy::Mode;
@@ -82,9 +83,9 @@ fn a_permit_always_returns() {
         assert_eq!((first.verdict, second.verdict), (Verdict::Admitted, Verdict::Admitted));
         assert_eq!(third.verdict, Verdict::Refused(Refusal::Inflight));
         assert_eq!((one.len(), two.len(), none.len()), (1, 1, 0));
-        assert_eq!(engine.limiters()[0].gauges().inflight, Some(2));
+        assert_eq!(engine.limiters()[0].gauges(Timestamp::ZERO).inflight, Some(2));
         drop((one, two, none));
-        assert_eq!(engine.limiters()[0].gauges().inflight, Some(0));
+        assert_eq!(engine.limiters()[0].gauges(Timestamp::ZERO).inflight, Some(0));
     }
 }
 

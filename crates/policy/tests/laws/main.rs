@@ -12,7 +12,6 @@ mod fading;
 mod kept_out;
 mod kinds;
 mod later;
-mod lattice;
 mod limits;
 mod order;
 mod own_limit;

@@ -29,9 +29,9 @@ proptest! {
         let admitted = evaluation.iter().filter(|one| one.decision.verdict == Verdict::Admitted).count() as u32;
         let fewest = bursts.iter().copied().min().unwrap().min(places);
         prop_assert_eq!(admitted, fewest.min(at_once as u32));
-        prop_assert_eq!(engine.limiters()[places_at].gauges().inflight, Some(u64::from(admitted)));
+        prop_assert_eq!(engine.limiters()[places_at].gauges(Timestamp::ZERO).inflight, Some(u64::from(admitted)));
         drop(held);
-        prop_assert_eq!(engine.limiters()[places_at].gauges().inflight, Some(0));
+        prop_assert_eq!(engine.limiters()[places_at].gauges(Timestamp::ZERO).inflight, Some(0));
         // nobody paid for another limit's refusal
         let after = judge();
         let budgets = after.decision.readings.iter().enumerate().filter(|(slot, _)| *slot != places_at);

@@ -34,6 +34,7 @@ fn judge(engine: &Engine, query: &str, nanos: u64) -> (Evaluation, Holds) {
     let headers = head("203.0.113.9");
     let request = Request { query: Some(query), ..request(&headers) };
     let mut evaluation = engine.judge(&request, arrival(nanos));
+    engine.enter_rate_at_once(&mut evaluation, arrival(nanos).at);
     engine.reserve_all(&mut evaluation);
     let now = evaluation.decision.goes_on();
     let (holds, _) = engine.admit(&mut evaluation, now);
@@ -150,8 +151,12 @@ fn places_are_held_under_each_value_and_come_back() {
     drop(first);
     assert!(passes(&engine, "t=b"));
     drop(second);
-    let gauges = engine.limiter(0).unwrap().gauges();
-    assert_eq!(format!("{gauges:?}"), format!("{:?}", book_of_places().limiter(0).unwrap().gauges()), "all came back");
+    let gauges = engine.limiter(0).unwrap().gauges(Timestamp::ZERO);
+    assert_eq!(
+        format!("{gauges:?}"),
+        format!("{:?}", book_of_places().limiter(0).unwrap().gauges(Timestamp::ZERO)),
+        "all came back"
+    );
 }
 
 fn book_of_places() -> Engine {
@@ -248,7 +253,7 @@ fn too_many_values_are_refused_and_shadows_refuse_nobody() {
         judge(&book(many), "t=1&t=2&t=3&t=4", START).0.decision.verdict,
         Verdict::Refused(Refusal::AmbiguousValue)
     );
-    // what is offered to a fair share is counted once
+    // a fair share weighs a request once
     let node = KeySpec::new([KeyPart::Query("t".into())], Some(Missing::Allow)).unwrap();
     let share = fair_share(1_000);
     let share = Rule { nodes: share.nodes.iter().take(2).cloned().chain([node]).collect(), ..share };

@@ -66,7 +66,7 @@ fn gives_back_the_place_when_the_budget_is_gone_after_all() {
     let (none, contended) = engine.admit(&mut b, Timestamp::from_nanos(START));
     assert_eq!((a.decision.verdict, b.decision.verdict), (Verdict::Admitted, Verdict::Refused(Refusal::Limit)));
     assert_eq!((held.len(), none.len(), contended), (1, 0, None));
-    assert_eq!(engine.limiters()[0].gauges().inflight, Some(1));
+    assert_eq!(engine.limiters()[0].gauges(Timestamp::ZERO).inflight, Some(1));
 }
 
 #[test]
@@ -90,5 +90,5 @@ fn never_over_admits_under_contention() {
     });
     let admitted = admitted.into_inner();
     assert_eq!(admitted, BURST, "the whole budget is used, and nothing beyond it");
-    assert_eq!(engine.limiters()[1].gauges().inflight, Some(0));
+    assert_eq!(engine.limiters()[1].gauges(Timestamp::ZERO).inflight, Some(0));
 }

@@ -80,40 +80,35 @@ fn crowding(cell: &mut Svg, limit: &Limit) {
     }
 }
 
-/// Offered load against the capacity that is shared out.
+/// The capacities that are shared out: what is there, what is kept for light clients, and who waits.
 pub fn shares(html: &mut Svg, view: &View) {
     let shares: Vec<&Limit> =
-        view.state.limits.iter().filter(|limit| limit.gauges.share.is_some()).take(MOST_ROWS).collect();
+        view.state.limits.iter().filter(|limit| limit.gauges.tokens.is_some()).take(MOST_ROWS).collect();
     if shares.is_empty() {
         return nothing(html, "The policy has no limit of type fair_share.");
     }
     table(
         html,
-        "Fair shares: requests per second at this moment",
-        &["Limit", "Offered", "Shared out", "One client may take"],
+        "Fair shares: requests at this moment",
+        &["Limit", "Shared out", "May go at once", "Of these for light clients", "Waiting"],
         |rows| {
             for Limit { name: limit, gauges, .. } in shares {
-                let (capacity, offered) = (gauges.capacity, gauges.offered.unwrap_or(0.0));
-                // without pressure a client's share is far above all that there is
-                let share = gauges.share.unwrap_or(f64::INFINITY).min(capacity.unwrap_or(f64::INFINITY));
+                let [capacity, tokens, kept] =
+                    [gauges.capacity, gauges.tokens, gauges.kept].map(Option::unwrap_or_default);
+                let waiting = gauges.waiting.unwrap_or(0);
                 row(rows, limit, |row| {
                     name(row, |cell| cell.labelled("span", &[("class", &"name")], limit));
-                    let most = capacity.unwrap_or(0.0).max(offered).max(1e-9);
-                    cell(row, "Offered", |cell| {
-                        let class =
-                            if capacity.is_some_and(|capacity| offered > capacity) { "over" } else { "allowed" };
-                        bar(cell, class, offered / most);
-                        cell.text(&format!("{}/s", rate(offered)));
+                    text(row, "Shared out", &format!("{}/s", rate(capacity)));
+                    cell(row, "May go at once", |cell| {
+                        bar(
+                            cell,
+                            if waiting > 0 { "over" } else { "allowed" },
+                            tokens / (2.0 * kept).max(tokens).max(1.0),
+                        );
+                        cell.text(&rate(tokens));
                     });
-                    cell(row, "Shared out", |cell| match capacity {
-                        Some(capacity) => {
-                            bar(cell, "fill", capacity / most);
-                            cell.text(&format!("{}/s", rate(capacity)));
-                        }
-                        None => cell.text("not known yet"),
-                    });
-                    let words = if share.is_finite() { format!("{}/s", rate(share)) } else { "no limit".to_owned() };
-                    text(row, "One client may take", &words);
+                    text(row, "Of these for light clients", &rate(kept.min(tokens)));
+                    text(row, "Waiting", &waiting.to_string());
                 });
             }
         },

@@ -62,7 +62,8 @@ pub fn busy() -> View {
         server_errors: wave(69.0),
         unanswered: wave(1.0),
     };
-    let gauges = Gauges { capacity: Some(400.0), offered: Some(612.0), share: Some(12.5), ..Gauges::default() };
+    let gauges =
+        Gauges { capacity: Some(400.0), tokens: Some(61.2), kept: Some(50.0), waiting: Some(12), ..Gauges::default() };
     let tenants = Limit { gauges, shared: None, ..limit("tenants", "fair_share", "enforce", [0, 0, 0]) };
     let hostile = "<script>alert(1)</script>";
     let offender = |client: &str, count| Offender {

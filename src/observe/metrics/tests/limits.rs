@@ -1,6 +1,7 @@
 //! How many series there are, and what is counted of each kind of limit.
 
 use super::*;
+use crate::engine::{NoPlace, NoPlaceReason, Scarce};
 
 #[test]
 fn the_bound_on_series_is_what_a_full_page_has_at_most() {
@@ -15,7 +16,7 @@ fn the_bound_on_series_is_what_a_full_page_has_at_most() {
 fn the_bound_on_series_is_as_documented() {
     let policy = fair_shop();
     // `by_key` hands on to `per_client`, which so counts on the route `api` too
-    let (listeners, routes, forwarding, slots, limits, nodes, origins, addresses) = (2, 2, 1, 5, 4, 3, 1, 2);
+    let (listeners, routes, forwarding, slots, limits, nodes, origins, addresses) = (2, 2, 1, 5, 4, 2 + 2, 1, 2);
     let documented = (34 + 6 * listeners) * (routes + 1)
         + 2 * routes
         + 26 * forwarding
@@ -39,9 +40,9 @@ fn what_delays_marks_and_shares_out_is_counted() {
     let fair = |node, mode| Reading { node: Some(node), ..reading(2, mode, Outcome::Refused) };
     let refused = Verdict::Refused(Refusal::FairShare);
     metrics.decision(&decision(Some(0), refused, &[fair(0, Mode::Enforce)]), None);
-    metrics.decision(&decision(Some(0), refused, &[fair(1, Mode::Enforce)]), None);
+    let timed_out = decision(Some(0), refused, &[fair(1, Mode::Enforce)]);
+    metrics.decision(&Decision { no_place: Some(late()), ..timed_out }, None);
     metrics.decision(&decision(Some(0), Verdict::Admitted, &[fair(1, Mode::Shadow)]), None);
-    metrics.decision(&decision(Some(0), refused, &[fair(2, Mode::Enforce)]), None);
     metrics.decision(&decision(Some(0), refused, &[fair(9, Mode::Enforce)]), None);
     for nanos in [250_000_000, 1_250_000_000] {
         let waited = decision(Some(0), Verdict::Admitted, &[reading(0, Mode::Enforce, Outcome::Delayed)]);
@@ -56,7 +57,10 @@ fn what_delays_marks_and_shares_out_is_counted() {
     metrics.decision(&decision(Some(1), Verdict::Admitted, &[reading(0, Mode::Enforce, Outcome::Admitted)]), None);
     let page = page(&metrics);
     let node = |node: &str| page.value(&format!("tidegate_fair_share_refused_total{{limit=\"fair\",node=\"{node}\"}}"));
-    assert_eq!((node("client_ip"), node("client_ip:ipv4_prefix=24,ipv6_prefix=48"), node("capacity")), (1.0, 2.0, 1.0));
+    assert_eq!((node("client_ip"), node("client_ip:ipv4_prefix=24,ipv6_prefix=48")), (1.0, 2.0));
+    let shed =
+        |why: &str| page.value(&format!("tidegate_fair_share_shed_requests_total{{limit=\"fair\",reason=\"{why}\"}}"));
+    assert_eq!((shed("rate_timeout"), shed("rate_pushed_out")), (1.0, 0.0));
     assert_eq!(page.value("tidegate_delays_total{route=\"shop\"}"), 2.0);
     assert_eq!(page.value("tidegate_delay_seconds_total{route=\"shop\"}"), 1.5);
     assert_eq!(page.value("tidegate_delays_total{route=\"api\"}"), 0.0);
@@ -66,6 +70,23 @@ fn what_delays_marks_and_shares_out_is_counted() {
         ))
     };
     assert_eq!((verdicts("shop", "delayed"), verdicts("shop", "tagged"), verdicts("api", "allowed")), (2.0, 1.0, 1.0));
+}
+
+/// A request that waited for a unit for too long.
+fn late() -> NoPlace {
+    NoPlace {
+        reason: NoPlaceReason::RateTimeout,
+        of: Scarce::Units { capacity: 10_000, tokens: 0, kept: 20_000 },
+        waiting: 5,
+        level: 1,
+        own_waiting: 4,
+        own_used: 0,
+        share: 16,
+        score: 0,
+        next: 0,
+        half_life: 1_000,
+        round: 1_000,
+    }
 }
 
 #[test]

@@ -15,9 +15,10 @@ fn all_gauges() -> Gauges {
         load: Some(0.25),
         displaced: Some(6),
         pending: Some(7),
-        share: Some(3.75),
         capacity: Some(1_000.0),
-        offered: Some(1_870.5),
+        tokens: Some(3.75),
+        kept: Some(125.0),
+        waiting: Some(9),
     }
 }
 

@@ -1,92 +1,119 @@
-//! `type: fair_share`: one capacity for all, the heaviest give way first. [`share`] says how.
+//! `type: fair_share`: so many per second in all. While there is enough for all it does nothing; else requests wait, and the next is the one
+//! whose key and networks used least. [`door`](crate::door) says how.
 
-pub mod caps;
-pub mod controller;
-mod follows;
-pub mod offer;
-pub mod root;
-pub mod share;
-pub mod spec;
-pub mod word;
-
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::form::{Bound, Form, FromWords, LimitKind, Part, compared, own};
-use follows::Follows;
-use offer::Offer;
-use spec::{FairShareSpec, NodeSpec, Parents};
-
+use super::rate::BURST;
 use super::words::{Takes, Value, Word, Words};
-use crate::limiter::kind::{Capacity, Sketch};
+use crate::door::{LEVELS, Path, PlacesSpec, TokenDoor, TokensSpec};
+use crate::limiter::kind::Sketch;
 use crate::limiter::needs::{Needs, Owed};
 use crate::limiter::probe::{Probe, Seen};
 use crate::limiter::{Gauges, Judgement, Kind, Lost, Moved, Place, Refuses, Spec, State, Taken};
-use crate::sketch::Seed;
-use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
+use crate::sketch::{NextUnit, Seed};
+use crate::units::{Bytes, Cost, OutOfRange, Rate, Share, Timestamp};
 
-/// At most `capacity` in all; above it the heaviest give way first.
+/// At most `capacity·τ + burst` in every interval τ, whoever asks; who used least goes first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FairShare {
     /// What is shared.
-    pub capacity: Capacity,
-    /// How many times a client's share each node may take, in the order of the rule's nodes; at least 1.
-    pub multipliers: Vec<u32>,
-    /// How far each node is generalised, in the same order: never less than the one before it. Nodes of one level are compared
-    /// with each other, and the heaviest stands for all.
-    pub levels: Vec<u8>,
-    /// Whether traffic that one node limited still counts in the wider ones.
-    pub charge_parents: bool,
-    /// Size of the table of offered rates.
-    pub memory: Bytes,
+    pub capacity: Rate,
+    /// The most at one instant.
+    pub burst: u32,
+    /// The part of the burst that the heaviest leave to lighter ones.
+    pub reserve: Share,
+    /// How many may wait.
+    pub queue: u32,
+    /// How long one may wait.
+    pub wait: Duration,
+    /// The networks around the key, by the length of their IPv4 prefix, the longest first; and for how many clients each stands.
+    pub networks: Vec<(u8, u32)>,
 }
 
 const CAPACITY: Word = Word::new(
     "capacity",
     Takes::Capacity,
-    "What is shared out: a rate such as `2000/s`, or `origin:NAME`, which is what that origin's `inflight` can take at its present speed. \
+    "What is shared out: a rate such as `2000/s`. `origin:NAME` is read and does nothing: that origin's `inflight` shares out its places. \
      For `fair_share`; must be given.",
 );
 
-const NODES: Word = Word::new(
-    "nodes",
-    Takes::Nodes,
-    "What requests are grouped by, the most specific first, at most 12. Default: `[client_ip, route]` and `client_ip` once a client's \
-     share, its /24 (IPv6: /48) 16 times and its /16 (/32) 64 times that. For `fair_share`.",
+const QUEUE: Word = Word::new(
+    "queue",
+    Takes::Number(1..=65_536),
+    "How many may wait; of a full queue the heaviest is refused. Default: a second's worth, 64 to 4096. For `fair_share`.",
 );
 
-const CHARGE_PARENTS: Word = Word::new(
-    "charge_parents",
-    Takes::Flag,
-    "Whether traffic that one node limits still counts in the wider ones. Default `false`, so that a limited client is not held against \
-     its network. For `fair_share`.",
+const WAIT: Word = Word::new(
+    "wait",
+    Takes::Duration(Duration::from_millis(1)..=Duration::from_secs(60)),
+    "How long one may wait before it is refused: {range}. Default `500ms`. For `fair_share`.",
 );
+
+const NETWORKS: Word = Word::new(
+    "networks",
+    Takes::Networks,
+    "For how many clients a network around the client stands, by the length of its IPv4 prefix (IPv6: twice that): at most two; `{}` for \
+     none. Default: `{24: 16, 16: 64}` where the key has a `client_ip`. For `fair_share`.",
+);
+
+const RESERVE: Word = Word::new(
+    "reserve",
+    Takes::Share,
+    "The part of `burst` that the heaviest leave to lighter ones, at most `90%`. Default `50%`. For `fair_share`.",
+);
+
+/// The largest part that may be kept.
+const MOST_KEPT: f64 = 0.9;
 
 impl FairShare {
-    /// What is shared out, and by which numbers.
-    fn numbers(&self) -> (Capacity, FairShareSpec) {
-        let shared = match self.capacity {
-            Capacity::Rate(rate) => spec::Capacity::Rate(rate),
-            Capacity::Origin(_) => spec::Capacity::Follows,
-        };
-        let node = |(level, multiplier): (&u8, &u32)| NodeSpec { level: *level, multiplier: f64::from(*multiplier) };
-        let numbers = FairShareSpec {
-            nodes: self.levels.iter().zip(&self.multipliers).map(node).collect(),
-            memory: self.memory,
-            parents: if self.charge_parents { Parents::Charged } else { Parents::Apart },
-            ..FairShareSpec::new(shared)
-        };
-        (self.capacity, numbers)
+    /// How long one may wait where nothing is said about it.
+    pub const WAIT: Duration = Duration::from_millis(500);
+
+    /// The part that is kept where nothing is said about it.
+    pub const RESERVE: Share = Share::HALF;
+
+    /// A capacity, and everything else as it is when nothing is said about it.
+    pub fn of(capacity: Rate) -> FairShare {
+        let usual = TokensSpec::new(capacity.per_second());
+        FairShare {
+            capacity,
+            burst: usual.burst as u32,
+            reserve: FairShare::RESERVE,
+            queue: usual.queue,
+            wait: FairShare::WAIT,
+            networks: Vec::new(),
+        }
+    }
+
+    /// The numbers of its door.
+    pub fn tokens(&self) -> TokensSpec {
+        let mut shares = [PlacesSpec::SHARES[0]; LEVELS];
+        for (share, (_, clients)) in shares.iter_mut().skip(1).zip(&self.networks) {
+            *share = *clients as f32;
+        }
+        let burst = f64::from(self.burst);
+        TokensSpec {
+            rate: self.capacity.per_second(),
+            burst,
+            // one is to be had by everybody
+            kept: (burst * self.reserve.get()).min(burst - 1.0),
+            queue: self.queue,
+            shares,
+        }
     }
 
     /// The kind before it has numbers.
     pub const FORM: Form = Form {
-        words: &[&CAPACITY, &NODES, &CHARGE_PARENTS],
-        warns_of_small_sketch: false,
-        no_delay: Some("the share of a moment from now is not known"),
+        words: &[&CAPACITY, &BURST, &QUEUE, &WAIT, &NETWORKS, &RESERVE],
+        common: &["key"],
+        has_sketch: false,
+        no_delay: Some("it has a `queue` and a `wait` of its own"),
         no_stand_in: Some("a `fair_share` weighs all requests of a route, not some"),
         ..Form::new::<FairShare>(
             "fair_share",
-            "at most `capacity` in all; above it the heaviest give way first.",
+            "at most `burst` + `capacity`·t requests in any time t, whoever asks; above it requests wait, and who used least goes first.",
             "{ type: fair_share, capacity: 20/s }",
         )
     };
@@ -95,14 +122,38 @@ impl FairShare {
 impl FromWords for FairShare {
     fn from_words(words: &mut Words) -> Option<FairShare> {
         words.require(&[&CAPACITY]);
-        let memory = words.sketch(Sketch::HALF);
-        let charge_parents = words.flag(&CHARGE_PARENTS);
-        let (Value::Capacity(capacity), Value::Nodes(nodes)) = (words.value(&CAPACITY)?.0, words.value(&NODES)?.0)
-        else {
+        let before = words.problems.len();
+        let burst = words.value(&BURST).and_then(|(value, shown)| match value {
+            Value::Amount(number) if (1..=u64::from(u32::MAX)).contains(&number) => u32::try_from(number).ok(),
+            _ => {
+                words.out_of_range(&BURST, &shown, "must be 1 to 4294967295 requests");
+                None
+            }
+        });
+        let reserve = words.value(&RESERVE).and_then(|(value, shown)| match value {
+            Value::Share(share) if share.get() <= MOST_KEPT => Some(share),
+            _ => {
+                words.out_of_range(&RESERVE, &shown, "must be at most 90%");
+                None
+            }
+        });
+        let (queue, wait) = (words.number(&QUEUE), words.duration(&WAIT));
+        let (Value::Rate(capacity), networks) = (words.value(&CAPACITY)?.0, words.value(&NETWORKS)) else {
             return None;
         };
-        let (multipliers, levels) = nodes.into_iter().unzip();
-        Some(FairShare { capacity, multipliers, levels, charge_parents, memory })
+        let networks = match networks {
+            Some((Value::Networks(networks), _)) => networks,
+            _ => Vec::new(),
+        };
+        let usual = FairShare::of(capacity);
+        (words.problems.len() == before).then(|| FairShare {
+            capacity,
+            burst: burst.unwrap_or(usual.burst),
+            reserve: reserve.unwrap_or(usual.reserve),
+            queue: queue.unwrap_or(usual.queue),
+            wait: wait.unwrap_or(usual.wait),
+            networks,
+        })
     }
 }
 
@@ -111,42 +162,40 @@ impl LimitKind for FairShare {
         &FairShare::FORM
     }
 
-    fn state(&self, spec: &Spec<'_>, seed: &Seed) -> Result<Box<dyn State>, OutOfRange> {
-        Ok(Box::new(FairShareState::new(spec, seed)?))
+    fn state(&self, spec: &Spec<'_>, _seed: &Seed) -> Result<Box<dyn State>, OutOfRange> {
+        let tokens = own::<FairShare>(spec)?.tokens();
+        Ok(Box::new(FairShareState { door: TokenDoor::new(tokens), tokens, wait: self.wait, changed: None }))
     }
 
     fn bound(&self) -> Option<Bound> {
-        // a quarter of a second's worth, at least eight
-        let per_second = fixed(self.capacity)?;
-        Some(Bound::Interval { burst: (per_second / 4.0).max(8.0), per_second })
+        Some(Bound::Interval { burst: f64::from(self.burst), per_second: self.capacity.per_second() })
     }
 
     fn sketch(&self) -> Option<(Sketch, Bytes)> {
-        Some((Sketch::HALF, self.memory))
+        None
     }
 
     fn memory_mut(&mut self) -> Option<&mut Bytes> {
-        Some(&mut self.memory)
+        None
     }
 
     fn settings(&self) -> Vec<(&'static str, Value)> {
-        let nodes = self.multipliers.iter().copied().zip(self.levels.iter().copied());
         vec![
-            ("capacity", Value::Capacity(self.capacity)),
-            ("nodes", Value::Nodes(nodes.collect())),
-            ("charge_parents", Value::Flag(self.charge_parents)),
+            ("capacity", Value::Rate(self.capacity)),
+            ("burst", Value::Amount(u64::from(self.burst))),
+            ("queue", Value::Number(u64::from(self.queue))),
+            ("wait", Value::Duration(self.wait)),
+            ("networks", Value::Networks(self.networks.clone())),
+            ("reserve", Value::Share(self.reserve)),
         ]
     }
 
-    fn needs(&self, owed: Owed) -> Needs {
-        match owed.as_shares() {
-            Some((offered, share)) => Needs { offered: Some(offered), share: Some(share), ..Needs::default() },
-            None => Needs::default(),
-        }
+    fn needs(&self, _owed: Owed) -> Needs {
+        Needs::default()
     }
 
     fn standing(&self) -> Vec<Part> {
-        vec![Part::Text("offered "), Part::Offered, Part::Text(", a client's share was "), Part::Share]
+        vec![Part::Text("its clients and networks used more than others that waited")]
     }
 
     fn summary(&self) -> String {
@@ -158,115 +207,99 @@ impl LimitKind for FairShare {
     }
 
     fn nodes_summary(&self) -> Option<String> {
-        let mut different = self.levels.clone();
-        different.dedup();
-        // a chain has a level for each
-        let of = match different.len() == self.levels.len() {
-            true => String::new(),
-            false => format!(" in {} levels", different.len()),
-        };
-        Some(format!("{} nodes{of}", self.levels.len()))
-    }
-
-    fn follows_origin(&self) -> Option<usize> {
-        if let Capacity::Origin(origin) = self.capacity { Some(origin) } else { None }
+        Some(match self.networks.len() {
+            0 => "one key".to_owned(),
+            1 => "a key and a network".to_owned(),
+            more => format!("a key and {more} networks"),
+        })
     }
 }
 
 /// The state of one `fair_share` limit.
 #[derive(Debug)]
 struct FairShareState {
-    share: share::FairShare,
-    follows: Option<Follows>,
-    /// What the policy says is shared out, per second; `None` where an origin says it.
-    capacity: Option<f64>,
-}
-
-impl FairShareState {
-    fn new(spec: &Spec<'_>, seed: &Seed) -> Result<FairShareState, OutOfRange> {
-        let (capacity, numbers) = own::<FairShare>(spec)?.numbers();
-        Ok(FairShareState {
-            share: share::FairShare::new(&numbers, seed)?,
-            follows: Follows::new(capacity, spec.origin_caps),
-            capacity: fixed(capacity),
-        })
-    }
+    /// One for all that follow one another.
+    door: Arc<TokenDoor>,
+    tokens: TokensSpec,
+    wait: Duration,
+    /// Since when these numbers are others than those before.
+    changed: Option<Timestamp>,
 }
 
 impl State for FairShareState {
-    fn prefetch(&self, at: &Place<'_>) {
-        for (node, key) in at.nodes.iter().enumerate() {
-            if let Some(key) = key {
-                self.share.prefetch(*key, node);
-            }
-        }
+    /// Whether there is a unit for whoever asks.
+    fn probe(&self, at: &Place, now: Timestamp, cost: Cost, _held: u32) -> Probe {
+        let there = self.door.units(now) - self.tokens.kept;
+        let judgement = if there >= 1.0 {
+            Judgement::admitted((there - 1.0) as u32, self.tokens.burst as u32)
+        } else {
+            self.too_few(there)
+        };
+        Probe::new(at, cost, judgement, Seen::Nothing)
     }
 
-    /// Counts the request as offered.
-    fn probe(&self, at: &Place<'_>, now: Timestamp, cost: Cost, _held: u32) -> Probe {
-        let offered = self.share.offer(at.nodes, now, at.dice);
-        let judgement = offered.judgement(self.share.nodes());
-        Probe::new(at, cost, judgement, Seen::Share(Offer::new(offered, at.nodes)))
-    }
-
-    fn commit(&self, probe: &Probe, now: Timestamp) -> Result<(Judgement, Option<Taken>), Lost> {
-        let Seen::Share(offer) = &probe.seen else { return Err(Lost::refused(Judgement::REFUSED)) };
-        Ok((self.share.admit(&offer.nodes(), &offer.offered, now)?, None))
+    /// Takes a unit at once, as one among many. Who can wait comes to the [door](State::rate_door).
+    fn commit(&self, _probe: &Probe, now: Timestamp) -> Result<(Judgement, Option<Taken>), Lost> {
+        let token = self.door.take(&Path::default(), now);
+        let there = self.door.units(now) - self.tokens.kept;
+        let token = token.ok_or_else(|| Lost::refused(self.too_few(there)))?;
+        token.spend();
+        Ok((Judgement::admitted(there.max(0.0) as u32, self.tokens.burst as u32), None))
     }
 
     fn follow(&self, spec: &Spec<'_>, moved: &Moved<'_>) -> Result<Box<dyn State>, OutOfRange> {
-        let (capacity, numbers) = own::<FairShare>(spec)?.numbers();
-        let follows = Follows::new(capacity, spec.origin_caps);
-        Ok(Box::new(FairShareState {
-            share: self.share.followed_by(&numbers)?,
-            follows: follows.map(|after| after.following(self.follows.as_ref(), moved.origins)),
-            capacity: fixed(capacity),
-        }))
+        let kind = own::<FairShare>(spec)?;
+        let (door, tokens) = (Arc::clone(&self.door), kind.tokens());
+        Ok(Box::new(FairShareState { door, tokens, wait: kind.wait, changed: Some(moved.now) }))
     }
 
     fn take_over(&self) {
-        if let Some(capacity) = self.capacity {
-            self.share.set_capacity(capacity);
+        if let Some(now) = self.changed {
+            self.door.follow(self.tokens, now);
         }
     }
 
-    fn maintain(&self, now: Timestamp) {
-        self.share.maintain(now);
+    fn rate_door(&self) -> Option<(&Arc<TokenDoor>, Duration)> {
+        Some((&self.door, self.wait))
     }
 
-    fn completed(&self, origin: usize, took: Duration, cap: u32) {
-        if let Some(capacity) = self.follows.as_ref().and_then(|follows| follows.completed(origin, took, cap)) {
-            self.share.set_capacity(capacity);
-        }
-    }
-
-    fn owed(&self, _: &Kind, _: u8, standing: u64, _: Cost) -> Owed {
-        Owed::shares(standing)
+    fn owed(&self, _: &Kind, _: u8, _: u64, _: Cost) -> Owed {
+        Owed::default()
     }
 
     fn refuses(&self) -> Refuses {
         Refuses::Share
     }
 
-    fn is_by_nodes(&self) -> bool {
-        true
+    fn is_keyed(&self) -> bool {
+        false
     }
 
-    fn gauge(&self, gauges: &mut Gauges) {
-        gauges.share = Some(self.share.alpha());
-        gauges.capacity = self.share.capacity();
-        gauges.offered = Some(self.share.offered_rate());
+    fn gauge(&self, gauges: &mut Gauges, now: Timestamp) {
+        let (capacity, kept, waiting) = self.door.look(|tokens| {
+            let spec = tokens.spec();
+            (spec.rate, spec.kept, tokens.line().waiting())
+        });
+        gauges.capacity = Some(capacity);
+        gauges.tokens = Some(self.door.units(now));
+        gauges.kept = Some(kept);
+        gauges.waiting = Some(u64::from(waiting));
     }
 
     fn memory(&self) -> Bytes {
-        self.share.memory()
+        self.door.memory()
     }
 }
 
-/// What a number in the policy says, per second.
-fn fixed(capacity: Capacity) -> Option<f64> {
-    match capacity {
-        Capacity::Rate(rate) => Some(rate.per_second()),
-        Capacity::Origin(_) => None,
+impl FairShareState {
+    fn too_few(&self, there: f64) -> Judgement {
+        let nanos = ((1.0 - there).max(0.0) / self.tokens.rate * 1e9) as u64;
+        let wait = Some(nanos.max(1));
+        Judgement {
+            quota: self.tokens.burst as u32,
+            retry_nanos: wait,
+            next_unit: NextUnit::Known(wait),
+            ..Judgement::REFUSED
+        }
     }
 }

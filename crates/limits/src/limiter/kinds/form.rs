@@ -45,6 +45,8 @@ pub struct Form {
     pub may_count_bytes: bool,
     /// A request gives back at its end what it took; `global`, `route` and `origin` are then counted exactly.
     pub gives_back: bool,
+    /// It counts in a sketch, whose size the file may say.
+    pub has_sketch: bool,
     /// A sketch so small that keys refuse each other early is worth a warning.
     pub warns_of_small_sketch: bool,
     /// The size of its sketch if the file says none.
@@ -82,6 +84,7 @@ impl Form {
             counts_answers: false,
             may_count_bytes: false,
             gives_back: false,
+            has_sketch: true,
             warns_of_small_sketch: true,
             memory: MonotoneTable::DEFAULT_MEMORY,
             least_memory: Bytes(4 << 10),
@@ -181,10 +184,6 @@ pub enum Part {
     Window(Period),
     /// The thing whose values are counted.
     Values,
-    /// The rate at which the traffic was offered.
-    Offered,
-    /// The share that it was held against.
-    Share,
 }
 
 /// The levels of keys as numbers, for a caller that keeps them by itself.
@@ -247,9 +246,9 @@ pub trait LimitKind: Any + Debug + Send + Sync {
         self.form().word
     }
 
-    /// Tells whether requests are judged by the nodes that they belong to, rather than by one key.
+    /// Tells whether requests are weighed by their key and the networks around it, rather than counted by one key.
     fn has_nodes(&self) -> bool {
-        self.form().takes("nodes")
+        self.form().takes("networks")
     }
 
     /// How many units one key may spend at once, of kinds that are charged in units.
@@ -332,14 +331,9 @@ pub trait LimitKind: Any + Debug + Send + Sync {
         None
     }
 
-    /// The position of the origin in the policy whose load it follows.
-    fn follows_origin(&self) -> Option<usize> {
-        None
-    }
-
     /// Tells whether it can be replayed only from a log with durations of requests.
     fn needs_durations(&self) -> bool {
-        self.form().gives_back || self.follows_origin().is_some()
+        self.form().gives_back
     }
 }
 

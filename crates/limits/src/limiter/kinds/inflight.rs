@@ -160,7 +160,7 @@ impl ExactState {
             Scope::Global => 1,
             Scope::Route => spec.routes,
             // the last one stands for routes without an origin
-            Scope::Origin => spec.origin_caps.len() + 1,
+            Scope::Origin => spec.origins + 1,
             // counted by a sketch elsewhere; one place for all is the strict reading of a mistake
             Scope::Key { .. } => 1,
         };
@@ -177,7 +177,7 @@ impl ExactState {
         self.slots.iter().map(|slots| u64::from(slots.upgraded())).sum()
     }
 
-    fn slots_of(&self, place: &Place<'_>) -> Option<&Arc<Slots>> {
+    fn slots_of(&self, place: &Place) -> Option<&Arc<Slots>> {
         match self.scope {
             Scope::Global | Scope::Key { .. } => self.slots.first(),
             Scope::Route => self.slots.get(place.route),
@@ -188,7 +188,7 @@ impl ExactState {
 
 impl State for ExactState {
     /// A route or origin that the policy does not have is refused.
-    fn probe(&self, at: &Place<'_>, _now: Timestamp, cost: Cost, _held: u32) -> Probe {
+    fn probe(&self, at: &Place, _now: Timestamp, cost: Cost, _held: u32) -> Probe {
         let judgement = match self.slots_of(at) {
             Some(slots) => judgement(slots, slots.held(), slots.held() < slots.max()),
             None => Judgement::REFUSED,
@@ -234,11 +234,11 @@ impl State for ExactState {
         false
     }
 
-    fn is_exact(&self, _: &Place<'_>) -> bool {
+    fn is_exact(&self, _: &Place) -> bool {
         true
     }
 
-    fn gauge(&self, gauges: &mut Gauges) {
+    fn gauge(&self, gauges: &mut Gauges, _now: Timestamp) {
         gauges.inflight = Some(self.held());
         gauges.upgraded = Some(self.upgraded());
     }
@@ -294,11 +294,11 @@ impl KeyedState {
 }
 
 impl State for KeyedState {
-    fn prefetch(&self, at: &Place<'_>) {
+    fn prefetch(&self, at: &Place) {
         self.places.prefetch(at.key);
     }
 
-    fn probe(&self, at: &Place<'_>, _now: Timestamp, cost: Cost, _held: u32) -> Probe {
+    fn probe(&self, at: &Place, _now: Timestamp, cost: Cost, _held: u32) -> Probe {
         let spot = self.places.spot(at.key);
         let judgement = self.places.probe_at(spot, cost, of_tier(&self.max, at.tier));
         Probe::new(at, cost, judgement, Seen::Places(spot))
@@ -329,7 +329,7 @@ impl State for KeyedState {
         true
     }
 
-    fn gauge(&self, gauges: &mut Gauges) {
+    fn gauge(&self, gauges: &mut Gauges, _now: Timestamp) {
         gauges.inflight = Some(self.places.held_total());
         gauges.upgraded = Some(self.upgraded.held_total());
     }

@@ -7,7 +7,6 @@ pub mod words;
 
 use std::time::Duration;
 
-pub use fair_share::offer::Offer;
 pub use form::{Allowance, Bound, Counts, Form, FromWords, Levels, LimitKind, Part, Shareable};
 pub use inflight::by_key::{InflightByKey, KeyPermit};
 pub use words::{Takes, Value, Word, Words};

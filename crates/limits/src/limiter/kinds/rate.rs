@@ -34,13 +34,13 @@ pub struct Rate {
     pub memory: Bytes,
 }
 
-const BURST: Word = Word {
+pub(super) const BURST: Word = Word {
     in_tier: Some("How much at once, for `rate`. Default: with a `rate` of its own one second's worth of it."),
     ..Word::new(
         "burst",
         Takes::Amount,
         "How much may be spent at once: a number, or a size such as `64MiB` for a rate of bytes. Default: one second's worth, at least 1 \
-         and at least `cost`. For `rate`.",
+         and at least `cost`. For `rate`. For `fair_share` the most at one instant; default: a quarter of a second's worth, at least 40.",
     )
 };
 
@@ -170,7 +170,7 @@ impl LimitKind for Rate {
     fn needs(&self, owed: Owed) -> Needs {
         let (units, events) = owed.parts();
         let rate = events.and_then(|events| units::Rate::new(events, self.rate.period()).ok());
-        Needs { units, rate, ..Needs::default() }
+        Needs { units, rate }
     }
 
     fn standing(&self) -> Vec<Part> {

@@ -152,7 +152,6 @@ impl LimitKind for RecentAverage {
             // what a level's rounding adds is no request
             units: Some((sum - 0.01).ceil().clamp(1.0, f64::from(u32::MAX)) as u32),
             rate: smallest(self.rate.events(), fits).and_then(|events| Rate::new(events, self.rate.period()).ok()),
-            ..Needs::default()
         }
     }
 
@@ -272,7 +271,7 @@ impl ByLevel for AverageState {
 
     /// Counts by the numbers that refused the request alone: a client may choose to be refused by a slow tier, and must not lock
     /// others out of a faster one by that.
-    fn count_refusal(&self, at: &Place<'_>, now: Timestamp, cost: Cost) -> Option<(Judgement, bool)> {
+    fn count_refusal(&self, at: &Place, now: Timestamp, cost: Cost) -> Option<(Judgement, bool)> {
         if !self.counts_refused {
             return None;
         }

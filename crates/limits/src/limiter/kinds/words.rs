@@ -7,9 +7,9 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use crate::limiter::kind::{Capacity, Scope, Sketch};
+use crate::limiter::kind::{Scope, Sketch};
 use crate::units::time::written;
-use crate::units::{Bytes, CalendarUnit, Cost, Rate, Weekday, Zone};
+use crate::units::{Bytes, CalendarUnit, Cost, Rate, Share, Weekday, Zone};
 
 /// A word of the policy file that belongs to some kinds of limit.
 #[derive(Debug)]
@@ -61,12 +61,14 @@ pub enum Takes {
     Weekday,
     /// A time zone.
     Zone,
-    /// A rate, or the origin whose load is followed.
+    /// A rate of requests; or an origin that does the work instead, of which no kind reads.
     Capacity,
+    /// A part of something.
+    Share,
     /// What requests are told apart by; the policy has it, no kind reads it.
     Key,
-    /// A list of nodes.
-    Nodes,
+    /// Networks around the key, by their length, each with a number.
+    Networks,
 }
 
 /// A value of the policy file.
@@ -104,10 +106,10 @@ pub enum Value {
     Weekday(Weekday),
     /// A time zone.
     Zone(Zone),
-    /// What is shared out.
-    Capacity(Capacity),
-    /// The multiplier and the level of each node; the policy has their keys.
-    Nodes(Vec<(u32, u8)>),
+    /// A part of something.
+    Share(Share),
+    /// The lengths of networks, and for how many clients each stands.
+    Networks(Vec<(u8, u32)>),
 }
 
 /// A word of one limit as it was found.

@@ -50,7 +50,7 @@ fn first_refusal(kind: &Kind, steps: &[Step]) -> Option<(Vec<Step>, Step, Owed)>
     None
 }
 
-fn asked(limiter: &Limiter, (_, cost, value): Step) -> (Place<'static>, Cost) {
+fn asked(limiter: &Limiter, (_, cost, value): Step) -> (Place, Cost) {
     let place = Place { key: hash(limiter, "key"), value: hash(limiter, &value.to_string()), ..Place::default() };
     (place, Cost::new(cost).unwrap())
 }

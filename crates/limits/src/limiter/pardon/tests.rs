@@ -21,13 +21,13 @@ fn hash(kind: u8, number: u64) -> KeyHash {
     hasher.finish()
 }
 
-fn place(limiter: &Limiter, key: u64, value: u64) -> Place<'static> {
+fn place(limiter: &Limiter, key: u64, value: u64) -> Place {
     let (key, value) = (hash(0, key), hash(1, value));
     Place { key: limiter.own_hash().of(key), value: limiter.own_hash().of_pair(key, value), ..Place::default() }
 }
 
 /// Asks as the engine does, and says whether the request was admitted.
-fn ask(limiter: &Arc<Limiter>, place: &Place<'_>, now: u64) -> bool {
+fn ask(limiter: &Arc<Limiter>, place: &Place, now: u64) -> bool {
     let now = Timestamp::from_nanos(now);
     let probe = limiter.probe(place, now, Cost::ONE);
     if !probe.judgement.admitted {

@@ -7,9 +7,10 @@ use proptest::sample::select;
 use super::super::sample::rate;
 use super::*;
 use crate::client::KeyPart;
-use crate::policy::Capacity;
 use crate::policy::{Kind, kinds};
-use crate::units::Bytes;
+use std::time::Duration;
+
+use crate::units::Rate;
 
 fn entry() -> Entry<'static> {
     Entry {
@@ -157,23 +158,16 @@ fn a_line_says_who_was_held_back_and_which_network_gave_way() {
 }
 
 #[test]
-fn nodes_are_named_by_their_keys_and_the_whole_by_a_word_of_its_own() {
+fn nodes_are_named_by_their_keys() {
     let key = |parts: &[&str]| KeySpec::new(parts.iter().map(|part| part.parse::<KeyPart>().unwrap()), None).unwrap();
     let plain = Rule {
         nodes: vec![key(&["client_ip", "route"]), key(&["client_ip:ipv4_prefix=24,ipv6_prefix=48"])],
         ..rate("fair", 1, 1_000, 1)
     };
     assert!(node_names(&plain).is_empty());
-    let capacity = Capacity::Origin(0);
-    let kind = Kind::FairShare(kinds::FairShare {
-        capacity,
-        multipliers: vec![1, 16],
-        levels: vec![0, 1],
-        charge_parents: false,
-        memory: Bytes(1 << 20),
-    });
+    let kind = Kind::FairShare(kinds::FairShare::of(Rate::new(10, Duration::from_secs(1)).unwrap()));
     let names = node_names(&Rule { kind, ..plain });
-    assert_eq!(names, ["client_ip, route", "client_ip:ipv4_prefix=24,ipv6_prefix=48", "capacity"]);
+    assert_eq!(names, ["client_ip, route", "client_ip:ipv4_prefix=24,ipv6_prefix=48"]);
 }
 
 #[test]

@@ -244,8 +244,8 @@ impl Code {
             Code::MANY_SERIES => {
                 "Every route and every limit on it makes metric series, more than 5,000 in all. That costs a Prometheus server dearly; join routes or limits that are alike."
             }
-            Code::SHARED_NODE => {
-                "Honest clients share this node of a `fair_share` with whoever floods it, so that a flood in it thins them too. Put a narrower node before it."
+            Code::ORIGINS_OWN => {
+                "`capacity: origin:NAME` was how a `fair_share` followed what an origin can take. The origin's own `inflight` does that now: its queue gives each place to the client that holds and used the fewest. The limit is read and does nothing."
             }
             Code::NO_QUEUE => {
                 "Without a queue a place goes to whoever comes first, so that one client with many requests leaves the others none. Remove `queue: 0`: of a queue the lightest goes next, and the heaviest is refused."

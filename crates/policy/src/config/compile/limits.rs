@@ -45,8 +45,10 @@ pub struct Limits {
 struct Named {
     name: String,
     at: Span,
-    /// `None`: it has faults of its own.
+    /// `None`: it has faults of its own, or does nothing.
     rule: Option<usize>,
+    /// Whether it does nothing, as an origin does its work.
+    idle: bool,
     used: bool,
 }
 
@@ -70,10 +72,14 @@ impl Limits {
         };
         let mut others: Vec<(usize, At<Name>)> = Vec::new();
         for entry in section.value().iter().flat_map(|map| &map.0) {
+            let mut idle = false;
             let compiled = match (&entry.key, &entry.value) {
-                (Some(name), Some(limit)) => {
-                    limit::limit(&name.0, entry.key_span, &limit.value, mode, origins, stores, faults)
+                (Some(name), Some(limit)) if limit::is_origins_own(&limit.value) => {
+                    limit::origins_own(&name.0, entry.key_span, &limit.value, origins, faults);
+                    idle = true;
+                    None
                 }
+                (Some(name), Some(limit)) => limit::limit(&name.0, entry.key_span, &limit.value, mode, stores, faults),
                 _ => None,
             };
             let rule = compiled.map(|compiled| {
@@ -90,7 +96,7 @@ impl Limits {
             let used = entry.key.is_none();
             limits.by_name.entry(entry.name.clone()).or_insert(limits.named.len());
             limits.taken.insert(entry.name.clone());
-            limits.named.push(Named { name: entry.name.clone(), at: entry.key_span, rule, used });
+            limits.named.push(Named { name: entry.name.clone(), at: entry.key_span, rule, idle, used });
         }
         limits.check_renamed(section, faults);
         let handing_on: Vec<usize> = others.iter().map(|(rule, _)| *rule).collect();
@@ -136,8 +142,13 @@ impl Limits {
 
     /// The limit that is asked instead of the one at `rule`; `None` when it cannot be, which is then told.
     fn other(&mut self, rule: usize, name: &At<Name>, handing_on: &[usize], faults: &mut Faults) -> Option<usize> {
-        let other = self.find("limit", &name.with(name.value.0.clone()), faults)?;
-        let why = if other == rule {
+        let found = self.find("limit", &name.with(name.value.0.clone()), faults);
+        let idle =
+            self.by_name.get(&name.value.0).and_then(|place| self.named.get(*place)).is_some_and(|named| named.idle);
+        let other = if idle { rule } else { found? };
+        let why = if idle {
+            "that limit does nothing"
+        } else if other == rule {
             "a limit cannot be asked instead of itself"
         } else if handing_on.contains(&other) {
             "that limit hands on requests itself"
@@ -270,7 +281,7 @@ impl Limits {
 
     /// The names of limits that are none for their faults, which have been told.
     pub fn broken(&self) -> Vec<String> {
-        self.named.iter().filter(|named| named.rule.is_none()).map(|named| named.name.clone()).collect()
+        self.named.iter().filter(|named| named.rule.is_none() && !named.idle).map(|named| named.name.clone()).collect()
     }
 
     /// Warns of every limit that no route uses.

@@ -8,6 +8,7 @@ use crate::config::read::Field;
 use crate::config::scalar::Count;
 use crate::config::schema::Inflight;
 use crate::config::shape::{Either, Keyed};
+use crate::config::span::Span;
 use crate::config::word::OrderWord;
 use crate::door::{LEVELS, PlacesSpec, Reserve};
 use crate::policy::{InflightCap, QueueOrder};
@@ -62,10 +63,10 @@ pub fn inflight(field: &Field<Either<Count, Inflight>>, faults: &mut Faults) -> 
     })
 }
 
-/// The key and the networks around it.
+/// The order of a queue by what is written.
 fn fair(words: &Inflight, faults: &mut Faults) -> Option<QueueOrder> {
     let parts = match words.key.get() {
-        None => vec![KeyPart::CLIENT_IP],
+        None => None,
         Some(at) if at.value.0.bad => return None,
         Some(at) => {
             let parts: Vec<_> = at.value.0.items.iter().map(|part| part.value.clone()).collect();
@@ -76,13 +77,22 @@ fn fair(words: &Inflight, faults: &mut Faults) -> Option<QueueOrder> {
                 );
                 return None;
             }
-            parts
+            Some((parts, at.span))
         }
     };
+    nodes(parts, &words.networks, faults).map(QueueOrder::Fair)
+}
+
+/// The key, by default the client, and the networks around it where it has an address; each with the number of clients that it stands for.
+pub fn nodes(
+    key: Option<(Vec<KeyPart>, Span)>,
+    around: &Field<Keyed<NetworkLength, Count>>,
+    faults: &mut Faults,
+) -> Option<Vec<(KeySpec, u32)>> {
+    let (parts, at) = key.unwrap_or_else(|| (vec![KeyPart::CLIENT_IP], Span::default()));
     // who lacks it is held together with all others who do
     let missing = parts.iter().any(KeyPart::can_be_missing).then_some(Missing::Allow);
     let by_address = parts.iter().any(|part| matches!(part, KeyPart::ClientIp { .. }));
-    let at = words.key.get().map(|at| at.span).unwrap_or_default();
     let key = match KeySpec::new(parts, missing) {
         Ok(key) => key,
         Err(fault) => {
@@ -92,16 +102,16 @@ fn fair(words: &Inflight, faults: &mut Faults) -> Option<QueueOrder> {
     };
     let mut nodes = vec![(key, 1)];
     if !by_address {
-        out_of_place(&words.networks, "`networks` without `client_ip`", "the key has no address", faults);
-        return Some(QueueOrder::Fair(nodes));
+        out_of_place(around, "`networks` without `client_ip`", "the key has no address", faults);
+        return Some(nodes);
     }
-    for (length, share) in networks(&words.networks, faults) {
+    for (length, share) in networks(around, faults) {
         let network = KeyPart::ClientIp { ipv4_prefix: Some(length), ipv6_prefix: Some(2 * length) };
         if let Ok(key) = KeySpec::new([network], None) {
             nodes.push((key, share));
         }
     }
-    Some(QueueOrder::Fair(nodes))
+    Some(nodes)
 }
 
 /// The lengths of the networks, the longest first, and for how many clients each stands.

@@ -10,7 +10,7 @@ use crate::config::scalar::{duration, percent};
 use crate::config::tree::Tree;
 use crate::limiter::kinds::Value;
 use crate::limiter::sharing::Sharing;
-use crate::limiter::{Capacity, RefusedCount, Scope};
+use crate::limiter::{RefusedCount, Scope};
 use crate::policy::{Condition, CostRule, Counted, Mode, OnLimit, Policy, Preflights, Rule, Tier};
 use crate::units::amount::{amount_text, rate_text};
 use crate::units::{Bytes, Cost, Share, Weekday};
@@ -18,12 +18,12 @@ use crate::units::{Bytes, Cost, Share, Weekday};
 /// The limit, with the names of those that it refers to.
 pub fn limit(rule: &Rule, policy: &Policy) -> Tree {
     let mut tree = vec![("type", Tree::text(rule.kind.word()))];
-    if !rule.kind.has_nodes() {
-        tree.push(("key", counted_by(rule)));
-    }
+    tree.push(("key", counted_by(rule)));
     tree.extend(missing(rule, policy).map(|missing| ("missing", missing)));
     tree.extend(rule.of.iter().map(|of| ("of", key(of))));
-    tree.extend(rule.kind.settings().into_iter().map(|(word, value)| (word, setting(value, rule, policy))));
+    let by_address = rule.key.parts().iter().any(|part| matches!(part, KeyPart::ClientIp { .. }));
+    let settings = rule.kind.settings().into_iter().filter(|(word, _)| *word != "networks" || by_address);
+    tree.extend(settings.map(|(word, value)| (word, setting(value, rule))));
     tree.extend(rule.kind.sketch().map(|(_, memory)| size(rule, memory)));
     cost(rule, &mut tree);
     if rule.preflights == Preflights::Count {
@@ -31,14 +31,14 @@ pub fn limit(rule: &Rule, policy: &Policy) -> Tree {
     }
     tree.push(("mode", word::<Mode>(&rule.mode)));
     // what is counted exactly has no keys to choose from
-    if rule.mode == Mode::Enforce && rule.kind.sketch().is_some() {
+    if rule.mode == Mode::Enforce && (rule.kind.sketch().is_some() || rule.kind.has_nodes()) {
         tree.push(("enforce", share(rule.enforced)));
     }
     if !rule.exempt.is_empty() {
         tree.push(("exempt", Tree::List(rule.exempt.iter().map(condition).collect())));
     }
     if !rule.tiers.is_empty() {
-        tree.push(("tiers", Tree::List(rule.tiers.iter().map(|one| tier(one, rule, policy)).collect())));
+        tree.push(("tiers", Tree::List(rule.tiers.iter().map(|one| tier(one, rule)).collect())));
     }
     tree.push(("action", action(&rule.action)));
     let response = own_answer(&rule.response);
@@ -75,6 +75,10 @@ fn counted_by(rule: &Rule) -> Tree {
 }
 
 fn missing(rule: &Rule, policy: &Policy) -> Option<Tree> {
+    // who lacks it is held together with all others who do
+    if rule.kind.has_nodes() {
+        return None;
+    }
     let can_be_missing = |key: &KeySpec| key.parts().iter().any(KeyPart::can_be_missing);
     if !can_be_missing(&rule.key) && !rule.of.as_ref().is_some_and(can_be_missing) {
         return None;
@@ -85,8 +89,8 @@ fn missing(rule: &Rule, policy: &Policy) -> Option<Tree> {
     }
 }
 
-/// One number as it stands in the file; an origin by its name, and nodes with their keys.
-fn setting(value: Value, rule: &Rule, policy: &Policy) -> Tree {
+/// One number as it stands in the file.
+fn setting(value: Value, rule: &Rule) -> Tree {
     match value {
         Value::Rate(rate) => Tree::text(rate_text(rate, unit(rule))),
         Value::Amount(amount) => Tree::text(amount_text(amount, unit(rule))),
@@ -99,16 +103,9 @@ fn setting(value: Value, rule: &Rule, policy: &Policy) -> Tree {
         Value::Size(size) => Tree::text(size),
         // no kind has them among its own numbers
         Value::LongRate { .. } | Value::ByteRate { .. } => Tree::text(""),
-        Value::Capacity(Capacity::Rate(rate)) => Tree::text(rate),
-        Value::Capacity(Capacity::Origin(origin)) => {
-            Tree::text(format!("origin:{}", policy.origins.get(origin).map_or("", |origin| origin.name.as_str())))
-        }
-        Value::Nodes(nodes) => {
-            let nodes = rule.nodes.iter().zip(nodes).map(|(node, (multiplier, level))| {
-                let numbers = [("multiplier", Tree::text(multiplier)), ("level", Tree::text(level))];
-                Tree::map([("key", key(node))].into_iter().chain(numbers))
-            });
-            Tree::List(nodes.collect())
+        Value::Share(part) => share(part),
+        Value::Networks(networks) => {
+            Tree::map(networks.iter().map(|(length, clients)| (length.to_string(), Tree::text(clients))))
         }
     }
 }
@@ -169,13 +166,13 @@ fn condition(condition: &Condition) -> Tree {
 }
 
 /// A tier with all of its numbers, those too that it has from its limit.
-fn tier(tier: &Tier, rule: &Rule, policy: &Policy) -> Tree {
+fn tier(tier: &Tier, rule: &Rule) -> Tree {
     let mut tree = vec![("when", condition(&tier.when))];
     match &tier.kind {
         None => tree.push(("exempt", Tree::text(true))),
         Some(kind) => {
             let own = kind.settings().into_iter().filter(|(word, _)| kind.form().takes_in_tier(word));
-            tree.extend(own.map(|(word, value)| (word, setting(value, rule, policy))));
+            tree.extend(own.map(|(word, value)| (word, setting(value, rule))));
         }
     }
     Tree::map(tree)

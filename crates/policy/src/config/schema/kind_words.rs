@@ -9,17 +9,18 @@ use crate::config::fault::Faults;
 use crate::config::limit_text::LimitKey;
 use crate::config::limit_value::{Burst, CapacityText, LimitRate};
 use crate::config::node;
+use crate::config::queue_text::NetworkLength;
 use crate::config::read::{At, Field, Read};
 use crate::config::scalar::Count;
-use crate::config::section::{Flat, property, section};
+use crate::config::section::{Flat, property};
 use crate::config::setting::Rule;
-use crate::config::shape::{List, OneOrMany};
+use crate::config::shape::{Keyed, OneOrMany};
 use crate::config::span::Span;
 use crate::config::word::CalendarWord;
 use crate::limiter::kinds::words::{Entries, Entry};
 use crate::limiter::kinds::{Takes, Value, Word};
 use crate::limiter::{FORMS, Form};
-use crate::units::{CalendarUnit, Weekday, Zone};
+use crate::units::{CalendarUnit, Share, Weekday, Zone};
 
 /// The words of kinds in a limit.
 pub type LimitWords = KindWords<false>;
@@ -39,8 +40,8 @@ pub enum Given {
     Capacity(CapacityText),
     /// A key.
     Key(OneOrMany<LimitKey>),
-    /// Nodes with their keys.
-    Nodes(List<ShareNode>),
+    /// Networks around a key, by their length, and for how many clients each stands.
+    Networks(Keyed<NetworkLength, Count>),
 }
 
 type ReadField = dyn Fn(Option<&node::Entry>, &mut Faults) -> Field<Given>;
@@ -76,7 +77,8 @@ fn reader(takes: &Takes) -> Reader {
         Takes::Zone => plain::<Zone>(Value::Zone),
         Takes::Capacity => given::<CapacityText>(Given::Capacity),
         Takes::Key => given::<OneOrMany<LimitKey>>(Given::Key),
-        Takes::Nodes => given::<List<ShareNode>>(Given::Nodes),
+        Takes::Share => plain::<Share>(Value::Share),
+        Takes::Networks => given::<Keyed<NetworkLength, Count>>(Given::Networks),
     }
 }
 
@@ -155,6 +157,18 @@ impl<const TIER: bool> KindWords<TIER> {
         }
     }
 
+    /// The networks behind a word.
+    pub fn networks(&self, word: &str) -> Field<Keyed<NetworkLength, Count>> {
+        match self.field(word).clone() {
+            Field::Set { key, at } => match &at.value {
+                Given::Networks(networks) => Field::Set { key, at: at.with(networks.clone()) },
+                _ => Field::Absent,
+            },
+            Field::Bad { key } => Field::Bad { key },
+            Field::Absent => Field::Absent,
+        }
+    }
+
     /// Whether the limit counts bytes.
     pub fn counts_bytes(&self) -> bool {
         self.0.iter().any(|(_, field)| matches!(field.value(), Some(Given::Plain(Value::ByteRate { .. }))))
@@ -172,21 +186,4 @@ impl<const TIER: bool> KindWords<TIER> {
         };
         self.0.iter().map(entry).collect()
     }
-}
-
-section! {
-    /// One way to group requests.
-    ShareNode ("a map with `key`") {
-        /// What they are grouped by. A request without its header, cookie or parameter is not counted here. A node without
-        /// `client_ip` is shared by honest clients and floods alike: try it in `shadow` first.
-        required key: OneOrMany<LimitKey>,
-        /// How many times a client's share the node may take, 1 to 1000000: about how many honest clients it stands for.
-        /// Default 1.
-        optional multiplier: Count,
-        /// How far it is generalised: 0 to 15, never less than that of the node before. Nodes of one level are compared with each
-        /// other, and the heaviest stands for all: so `[client_ip]` and `[/24, path]` can both be one step from `[client_ip,
-        /// path]`. Default: one more than the node before, which makes a chain.
-        optional level: Count,
-    }
-    later: []
 }

@@ -26,18 +26,18 @@ section! {
         /// What requests are counted by: `client_ip` (default), `header:NAME`, `cookie:NAME`, `query:NAME`, `host`, `path`,
         /// `path:segments=N` (its first N segments), `method`, `method_class`, `route`, `origin`, `tls_sni` (the name in the TLS handshake; every request on a plain
         /// listener lacks it), `global`, or a list of up to 4 of them. For `inflight`, `global` (default), `route` or
-        /// `origin` alone are counted exactly, anything else in a sketch. Not for `fair_share`, which has `nodes`.
+        /// `origin` alone are counted exactly, anything else in a sketch. For `fair_share` what requests are held together by.
         optional key: OneOrMany<LimitKey>,
         /// What happens to a request without the header, cookie, parameter or `tls_sni` of `key` or `of`: `allow` (not
         /// counted), `deny` (refused), or `{ use: LIMIT }` (that other limit is asked instead). Must be said when they have
         /// one of these.
         optional missing: Either<Missing, OtherLimit>,
         /// The size of the sketch that counts, for any number of keys: a power of two from `4KiB` to `512MiB`. Default
-        /// `4MiB`, of `inflight` `2MiB`; `tidegate check -v` prints the error that it buys. Not for `inflight`
-        /// that is counted exactly.
+        /// `4MiB`, of `inflight` `2MiB`; `tidegate check -v` prints the error that it buys. Not for `fair_share`, nor for
+        /// `inflight` that is counted exactly.
         optional memory: Bytes,
         /// How exact the sketch must be, in place of `memory`: `{ error: 0.1%, confidence: 99.9% }`. `tidegate check -v` prints the
-        /// memory that it takes. Not for `inflight` that is counted exactly.
+        /// memory that it takes. Not for `fair_share`, nor for `inflight` that is counted exactly.
         optional accuracy: Accuracy,
         /// What one request takes: a number (default 1), a map by method (`{ GET: 1, POST: 5, other: 1 }`), or
         /// `response:HEADER`, which is charged when the answer comes. For `rate`, `quota` and `recent_average`.
@@ -94,7 +94,7 @@ section! {
         optional since: Day,
     }
     and own: LimitWords
-    later: ["tree", "weights", "queue"]
+    later: ["tree", "weights"]
 }
 
 section! {

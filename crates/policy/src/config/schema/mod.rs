@@ -22,7 +22,6 @@ pub use case::{Expect, Reply, Send, Test, TestFile};
 pub use client::{ClientIp, KeySource, SecretSource, Secrets, TrustSource, TrustedProxies};
 pub use connection::{Connections, RefuseAtAccept, RequestBody, RequestHead, Response};
 pub use health::{Adaptive, Health};
-pub use kind_words::ShareNode;
 pub use limit::{Accuracy, Condition, DelayAction, Limit, LimitAction, OtherLimit, TagAction, Tier};
 pub use origin::{
     Balance, BalanceText, ClientCertificate, Inflight, Origin, OriginAddress, OriginTls, Retries, RouteInflight,

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::engine::NoPlaceReason;
+use crate::engine::{NoPlaceReason, Scarce};
 
 fn said() -> impl Strategy<Value = Said> {
     let numbers = (any::<u16>(), 0..=16_u8, any::<bool>(), 0..5_usize, 0..DecidedBy::ALL.len());
@@ -63,25 +63,18 @@ fn record() -> impl Strategy<Value = Record> {
 }
 
 fn no_place() -> impl Strategy<Value = NoPlace> {
-    (any::<[u32; 11]>(), any::<u8>(), 0..NoPlaceReason::ALL.len()).prop_map(|(numbers, level, reason)| {
-        let [held, places, waiting, own_held, own_waiting, own_used, share, score, next, half_life, round] = numbers;
-        let reason = NoPlaceReason::ALL[reason];
-        NoPlace {
-            reason,
-            held,
-            places,
-            waiting,
-            level,
-            own_held,
-            own_waiting,
-            own_used,
-            share,
-            score,
-            next,
-            half_life,
-            round,
-        }
-    })
+    (any::<[u32; 11]>(), any::<u8>(), 0..NoPlaceReason::ALL.len(), any::<bool>()).prop_map(
+        |(numbers, level, reason, rate)| {
+            let [held, places, waiting, own_held, own_waiting, own_used, share, score, next, half_life, round] =
+                numbers;
+            let reason = NoPlaceReason::ALL[reason];
+            let of = match rate {
+                true => Scarce::Units { capacity: held, tokens: places, kept: own_held },
+                false => Scarce::Places { held, places, own_held },
+            };
+            NoPlace { reason, of, waiting, level, own_waiting, own_used, share, score, next, half_life, round }
+        },
+    )
 }
 
 proptest! {

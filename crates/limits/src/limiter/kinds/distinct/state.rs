@@ -117,13 +117,13 @@ fn most(kind: &Kind) -> Result<u32, OutOfRange> {
 }
 
 impl State for Distinct {
-    fn prefetch(&self, at: &Place<'_>) {
+    fn prefetch(&self, at: &Place) {
         self.seen.prefetch(at.value);
         self.counters.levels(at.tier).prefetch(at.key);
     }
 
     /// The place's value is the hash of the parts of the key *and* the value: equal values of two keys are two pairs.
-    fn probe(&self, at: &Place<'_>, now: Timestamp, cost: Cost, held: u32) -> Probe {
+    fn probe(&self, at: &Place, now: Timestamp, cost: Cost, held: u32) -> Probe {
         let (counted, moment) = (self.counters.at(at.tier), self.moment(now));
         let (counter, among) = (counted.meter(), moment.among(counted));
         let mut spot = Spot::default();
@@ -181,7 +181,7 @@ impl State for Distinct {
 
     /// Counts the value unless it is seen, even above the quota. For values that are charged only once the answer is known:
     /// what is admitted only beside all pending attempts stays within the quota.
-    fn charge(&self, at: &Place<'_>, now: Timestamp, _cost: Cost) {
+    fn charge(&self, at: &Place, now: Timestamp, _cost: Cost) {
         let (counted, moment) = (self.counters.at(at.tier), self.moment(now));
         if self.seen.contains(at.value, moment.effective) {
             return;
@@ -197,7 +197,7 @@ impl State for Distinct {
     }
 
     /// Counts by the numbers that refused the value alone, as a client may choose those.
-    fn count_refusal(&self, at: &Place<'_>, now: Timestamp, _cost: Cost) -> Option<(Judgement, bool)> {
+    fn count_refusal(&self, at: &Place, now: Timestamp, _cost: Cost) -> Option<(Judgement, bool)> {
         if !self.counts_refused {
             return None;
         }
@@ -213,7 +213,7 @@ impl State for Distinct {
         Some((refused(counted, level, moment), !counter.worth_raising(level, ceiling)))
     }
 
-    fn is_free(&self, at: &Place<'_>, now: Timestamp) -> bool {
+    fn is_free(&self, at: &Place, now: Timestamp) -> bool {
         self.is_repeat(at.value, now)
     }
 
@@ -250,7 +250,7 @@ impl State for Distinct {
     }
 
     /// Raises the count, and has the value count as seen: it was charged under the other hash.
-    fn carry(&self, from: &Place<'_>, to: &Place<'_>, now: Timestamp) {
+    fn carry(&self, from: &Place, to: &Place, now: Timestamp) {
         let moment = self.moment(now);
         self.counters.carry(from.key, to.key, moment.effective);
         if !self.seen.contains(to.value, moment.effective) {
@@ -284,11 +284,11 @@ impl State for Distinct {
         }
     }
 
-    fn is_exact(&self, at: &Place<'_>) -> bool {
+    fn is_exact(&self, at: &Place) -> bool {
         self.counters.levels(at.tier).is_exact(at.key)
     }
 
-    fn gauge(&self, gauges: &mut Gauges) {
+    fn gauge(&self, gauges: &mut Gauges, _now: Timestamp) {
         gauges.load = Some(self.load());
         gauges.displaced = Some(self.displaced());
     }

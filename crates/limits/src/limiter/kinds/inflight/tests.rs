@@ -3,22 +3,21 @@
 use super::*;
 use crate::sketch::KeyHasher;
 
-fn place(route: usize, origin: Option<usize>) -> Place<'static> {
+fn place(route: usize, origin: Option<usize>) -> Place {
     Place { key: KeyHasher::new(&Seed::from_bytes([0; 16])).finish(), route, origin, ..Place::default() }
 }
 
 fn limit(max: u32, scope: Scope, routes: usize, origins: usize) -> ExactState {
     let kind = Kind::from(Inflight { max, upgraded: 1, scope });
-    let caps = vec![None; origins];
-    let spec = Spec { routes, origin_caps: &caps, ..Spec::new("tested", std::slice::from_ref(&kind)) };
+    let spec = Spec { routes, origins, ..Spec::new("tested", std::slice::from_ref(&kind)) };
     ExactState::new(&spec).unwrap()
 }
 
-fn fits(limit: &ExactState, place: Place<'_>) -> bool {
+fn fits(limit: &ExactState, place: Place) -> bool {
     limit.probe(&place, Timestamp::ZERO, Cost::ONE, 0).judgement.admitted
 }
 
-fn take(limit: &ExactState, place: Place<'_>) -> Option<(Judgement, Taken)> {
+fn take(limit: &ExactState, place: Place) -> Option<(Judgement, Taken)> {
     let (judgement, taken) = limit.commit(&Probe::unasked(&place, Cost::ONE), Timestamp::ZERO).ok()?;
     Some((judgement, taken?))
 }

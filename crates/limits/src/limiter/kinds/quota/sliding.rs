@@ -40,13 +40,12 @@ impl SlidingQuota {
             retry_nanos: reading.retry_nanos,
             next_unit: NextUnit::Known(reading.reset_nanos),
             standing: if reading.admitted { 0 } else { reading.spent },
-            node: None,
         }
     }
 }
 
 impl State for SlidingQuota {
-    fn probe(&self, at: &Place<'_>, now: Timestamp, cost: Cost, _held: u32) -> Probe {
+    fn probe(&self, at: &Place, now: Timestamp, cost: Cost, _held: u32) -> Probe {
         let reading = self.windows.probe(at.key, now, cost);
         // a reading tells what is free before the request
         let own = if reading.admitted { cost.get() } else { 0 };
@@ -69,7 +68,7 @@ impl State for SlidingQuota {
         Ok(Box::new(SlidingQuota { windows: self.windows.with_limit_of(window)?, max }))
     }
 
-    fn carry(&self, from: &Place<'_>, to: &Place<'_>, _now: Timestamp) {
+    fn carry(&self, from: &Place, to: &Place, _now: Timestamp) {
         self.windows.carry(from.key, to.key);
     }
 

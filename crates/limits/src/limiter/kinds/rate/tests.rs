@@ -21,11 +21,11 @@ fn followed(before: &RateState, kinds: &[Kind], unit: u32, now: Timestamp) -> Ra
         .unwrap()
 }
 
-fn probe(limiter: &RateState, place: &Place<'_>, now: Timestamp, cost: Cost, held: u32) -> Judgement {
+fn probe(limiter: &RateState, place: &Place, now: Timestamp, cost: Cost, held: u32) -> Judgement {
     limiter.probe(place, now, cost, held).judgement
 }
 
-fn admit(limiter: &RateState, place: &Place<'_>, now: Timestamp, cost: Cost) -> Result<Judgement, Lost> {
+fn admit(limiter: &RateState, place: &Place, now: Timestamp, cost: Cost) -> Result<Judgement, Lost> {
     limiter.commit(&Probe::unasked(place, cost), now).map(|(judgement, _)| judgement)
 }
 
@@ -33,7 +33,7 @@ fn limiter() -> RateState {
     rate(&[kind(10, 1, 5), kind(10, 1, 50)], false, 1)
 }
 
-fn place(limiter: &RateState, name: &str) -> Place<'static> {
+fn place(limiter: &RateState, name: &str) -> Place {
     let mut hasher = KeyHasher::new(limiter.tiered.seed());
     hasher.part(1, name.as_bytes());
     Place { key: hasher.finish(), ..Place::default() }

@@ -2,6 +2,7 @@
 
 use super::super::super::sample::policy_with;
 use super::*;
+use crate::engine::{NoPlace, NoPlaceReason, Scarce};
 use crate::policy::{Condition, Tier};
 
 fn told_of(rule: Rule, reading: (Outcome, u32, Option<u64>)) -> Vec<String> {
@@ -88,15 +89,33 @@ fn a_penalty_tells_the_longest_wait() {
 }
 
 #[test]
-fn a_share_is_never_told_but_its_wait_is_if_it_is_known() {
+fn a_share_is_never_told_but_the_round_of_its_queue() {
     let policy = policy(vec![fair_share("fair"), rate("a", 1, 1_000, 9)], responses());
-    let wait = |nanos| {
+    let wait = |round: Option<u32>| {
         let verdict = Verdict::Refused(Refusal::FairShare);
-        let refused = decision(&policy, verdict, &[(Refused, 0, nanos), (Admitted, 3, Some(99 * SECOND))]);
+        let refused = decision(&policy, verdict, &[(Refused, 0, None), (Admitted, 3, Some(99 * SECOND))]);
+        let refused = Decision { no_place: round.map(queue_with_round), ..refused };
         assert_eq!(told(&policy, &refused, 503, &HeaderMap::new()), ["ratelimit-policy: \"a\";q=9;w=9"]);
         retry_after_seconds(Refusal::FairShare, &refused, &policy)
     };
-    assert_eq!((wait(None), wait(Some(2 * SECOND + 1)), wait(Some(1))), (Some(1), Some(3), Some(1)));
+    assert_eq!((wait(None), wait(Some(2_001)), wait(Some(1))), (Some(1), Some(3), Some(1)));
+}
+
+/// A full queue of which all are served in so many milliseconds.
+fn queue_with_round(round: u32) -> NoPlace {
+    NoPlace {
+        reason: NoPlaceReason::RatePushedOut,
+        of: Scarce::Units { capacity: 10_000, tokens: 0, kept: 20_000 },
+        waiting: 65,
+        level: 0,
+        own_waiting: 60,
+        own_used: 10_000,
+        share: 1,
+        score: 10_000,
+        next: 0,
+        half_life: 1_000,
+        round,
+    }
 }
 
 #[test]

@@ -12,6 +12,17 @@ pub fn check(written: &Written<'_>, faults: &mut Faults) {
     for (word, at) in written.limit.present() {
         fits(written, word, at, Form::takes, faults);
     }
+    if !written.form.has_sketch {
+        let sizes = [("memory", written.limit.memory.key()), ("accuracy", written.limit.accuracy.key())];
+        for (word, at) in sizes.into_iter().filter_map(|(word, at)| Some((word, at?))) {
+            let message = format!("`{word}` has no meaning for type `{}`", written.form.word);
+            faults.push(
+                Diagnostic::error(Code::CONFLICT, at, message)
+                    .label("belongs to types that count in a sketch")
+                    .help("leave it out: what it holds follows from `queue`"),
+            );
+        }
+    }
 }
 
 /// Reports a word that belongs to other types than the limit's; returns whether it fits. `takes`: whether a word

@@ -1,17 +1,15 @@
-//! What a limit counts by, what happens without it, whose values it counts, and its nodes.
+//! What a limit counts by, what happens without it, whose values it counts, and the networks around it.
 
 use super::written::{Written, missing_field};
 use crate::client::key::{KeyFault, KeyPart, KeySpec, MAX_PARTS, Missing};
-use crate::config::compile::checks::{number32, out_of_place};
+use crate::config::compile::checks::out_of_place;
+use crate::config::compile::queue;
 use crate::config::fault::{Code, Diagnostic, Faults};
 use crate::config::limit_text::LimitKey;
 use crate::config::read::{At, Field};
-use crate::config::scalar::Count;
-use crate::config::schema::kind_words::Given;
 use crate::config::shape::{Either, List, OneOrMany};
 use crate::config::span::Span;
 use crate::config::text::Name;
-use crate::limiter::MAX_NODES;
 use crate::policy::Scope;
 
 /// What requests are counted by.
@@ -26,19 +24,6 @@ pub struct Key {
     pub instead: Option<At<Name>>,
 }
 
-/// One node.
-pub struct Node {
-    /// What it groups by.
-    pub key: KeySpec,
-    /// How many times a client's share it may take.
-    pub multiplier: u32,
-    /// How far it is generalised.
-    pub level: u8,
-}
-
-/// The highest level.
-const MAX_LEVEL: u32 = 15;
-
 /// Parts that have been read, with their place.
 struct Parts {
     parts: Vec<KeyPart>,
@@ -52,13 +37,11 @@ impl Parts {
     }
 }
 
-/// The limit's key.
-pub fn key(written: &Written<'_>, faults: &mut Faults) -> Option<Key> {
+/// The limit's key: the first of its nodes, if it has some.
+pub fn key(written: &Written<'_>, nodes: Option<&[(KeySpec, u32)]>, faults: &mut Faults) -> Option<Key> {
     let limit = written.limit;
-    if !written.form.takes("key") {
-        // counts by its nodes; the key only picks clients for `enforce`
-        let spec = KeySpec::new([KeyPart::CLIENT_IP], None).ok()?;
-        return Some(Key { spec, by_origin: false, exact: None, instead: None });
+    if let Some((own, _)) = nodes?.first() {
+        return Some(Key { spec: own.clone(), by_origin: false, exact: None, instead: None });
     }
     let Some(mut parts) = parts(&limit.key, faults) else {
         if limit.key.is_present() {
@@ -118,85 +101,20 @@ pub fn of(written: &Written<'_>, faults: &mut Faults) -> Option<Option<KeySpec>>
     spec(parts.parts, parts.at, then.filter(|_| any_can_be_missing(written)), faults).map(Some)
 }
 
-/// The nodes, the most specific first; none for types without `nodes`.
-pub fn nodes(written: &Written<'_>, faults: &mut Faults) -> Option<Vec<Node>> {
-    if !written.form.takes("nodes") {
+/// The key and the networks around it, each with the number of clients that it stands for; none for types without `networks`.
+pub fn nodes(written: &Written<'_>, faults: &mut Faults) -> Option<Vec<(KeySpec, u32)>> {
+    if !written.form.takes("networks") {
         return Some(Vec::new());
     }
-    let field = written.limit.own.field("nodes");
-    let Some((at, Given::Nodes(list))) = field.get().map(|at| (at.span, &at.value)) else {
-        return if field.is_present() { None } else { default_nodes() };
+    let key = match parts(&written.limit.key, faults) {
+        Some(parts) => {
+            let parts = without_origin(parts, "a `fair_share` cannot hold requests together by `origin`", faults)?;
+            Some((parts.parts, parts.at))
+        }
+        None if written.limit.key.is_present() => return None,
+        None => None,
     };
-    if list.items.is_empty() && !list.bad {
-        faults.push(
-            Diagnostic::error(Code::EMPTY_VALUE, at, "`nodes` names nothing to group by")
-                .label("needs one or more")
-                .help("remove it for the default: client and route, client, /24 and /16"),
-        );
-        return None;
-    }
-    if let Some(beyond) = list.items.get(MAX_NODES) {
-        faults.push(
-            Diagnostic::error(Code::OUT_OF_RANGE, beyond.span, format!("{} nodes", list.items.len()))
-                .label(format!("allowed are {MAX_NODES}")),
-        );
-    }
-    let mut nodes: Vec<(Node, Span)> = Vec::new();
-    for item in &list.items {
-        let multiplier = number32(&item.value.multiplier, 1..=1_000_000, 1, faults);
-        let level = level(&item.value.level, nodes.last().map(|(node, _)| node.level), faults);
-        let Some(parts) = parts(&item.value.key, faults) else { continue };
-        let Some(parts) = without_origin(parts, "a node cannot group by `origin`", faults) else { continue };
-        if !parts.parts.iter().any(|part| matches!(part, KeyPart::ClientIp { .. })) {
-            faults.push(
-                Diagnostic::new(Code::SHARED_NODE, parts.at, "a node that honest clients share with a flood")
-                    .label("holds no `client_ip`")
-                    .help("give it a `multiplier` above its honest traffic, and try it with `mode: shadow` first"),
-            );
-        }
-        let then = parts.can_be_missing().then_some(Missing::Allow);
-        let at = parts.at;
-        let Some(key) = spec(parts.parts, at, then, faults) else { continue };
-        if let Some((_, first)) = nodes.iter().find(|(node, _)| node.key == key) {
-            faults.push(
-                Diagnostic::error(Code::DUPLICATE_NAME, at, "the same node twice")
-                    .label("a second time")
-                    .related(*first, "first here"),
-            );
-        }
-        nodes.push((Node { key, multiplier, level }, at));
-    }
-    Some(nodes.into_iter().map(|(node, _)| node).collect())
-}
-
-/// A client on one route, a client, its neighbourhood, its provider: as many honest clients as each may well hold.
-fn default_nodes() -> Option<Vec<Node>> {
-    let network = |ipv4, ipv6| vec![KeyPart::ClientIp { ipv4_prefix: Some(ipv4), ipv6_prefix: Some(ipv6) }];
-    let nodes = [
-        (vec![KeyPart::CLIENT_IP, KeyPart::Route], 1),
-        (vec![KeyPart::CLIENT_IP], 1),
-        (network(24, 48), 16),
-        (network(16, 32), 64),
-    ];
-    nodes
-        .into_iter()
-        .zip(0..)
-        .map(|((parts, multiplier), level)| Some(Node { key: KeySpec::new(parts, None).ok()?, multiplier, level }))
-        .collect()
-}
-
-/// The level of a node behind one of the level `before`.
-fn level(field: &Field<Count>, before: Option<u8>, faults: &mut Faults) -> u8 {
-    let next = before.map_or(0, |before| before.saturating_add(1));
-    let level = number32(field, 0..=MAX_LEVEL, u32::from(next), faults);
-    if let Some(at) = field.get().filter(|_| before.is_some_and(|before| level < u32::from(before))) {
-        faults.push(
-            Diagnostic::error(Code::OUT_OF_RANGE, at.span, format!("level {} behind a more general node", at.shown))
-                .label(format!("must be {} or more", before.unwrap_or(0)))
-                .help("write the most specific nodes first"),
-        );
-    }
-    u8::try_from(level).unwrap_or(u8::MAX)
+    queue::nodes(key, &written.limit.own.networks("networks"), faults)
 }
 
 /// The parts of a list; `None` when it is absent or has faults, which have been told.

@@ -1,10 +1,9 @@
 //! What a limit promises: its kind reads itself from the words, and what it finds wrong is shown where they stand.
 
 use super::cost::{is_deferred, largest};
-use super::key::Node;
 use super::memory::memory;
 use super::written::Written;
-use crate::config::compile::origins::Origins;
+use crate::client::key::{KeyPart, KeySpec};
 use crate::config::fault::{Code, Diagnostic, Faults};
 use crate::config::limit_value::{CapacityText, CountText};
 use crate::config::read::At;
@@ -14,7 +13,7 @@ use crate::config::section::Section;
 use crate::config::span::Span;
 use crate::limiter::kinds::words::{self, Entry, Fault, Problem};
 use crate::limiter::kinds::{Value, Word, Words};
-use crate::policy::{Capacity, CostRule, Kind, Scope};
+use crate::policy::{CostRule, Kind, Scope};
 use crate::units::Cost;
 
 /// The promise, and for a rate of bytes what a request takes.
@@ -31,23 +30,20 @@ pub fn numbers(
     written: &Written<'_>,
     scope: Option<Scope>,
     cost: Option<&CostRule>,
-    nodes: Option<&Vec<Node>>,
-    origins: &mut Origins,
+    nodes: Option<&[(KeySpec, u32)]>,
     faults: &mut Faults,
 ) -> Option<Numbers> {
     let (limit, form) = (written.limit, written.form);
-    let resolve = |word: &Word, at: &At<Given>| match &at.value {
-        Given::Capacity(CapacityText::Rate(rate)) => Some(Value::Capacity(Capacity::Rate(*rate))),
-        Given::Capacity(CapacityText::Origin(name)) if form.takes(word.name) => {
-            origins.capped(&at.with(name.clone()), faults).map(|origin| Value::Capacity(Capacity::Origin(origin)))
-        }
+    let resolve = |_: &Word, at: &At<Given>| match &at.value {
+        Given::Capacity(CapacityText::Rate(rate)) => Some(Value::Rate(*rate)),
         _ => None,
     };
     let mut entries = limit.own.entries(resolve);
-    if form.takes("nodes") {
-        entries.retain(|(word, _)| *word != "nodes");
-        let value = nodes.map(|nodes| Value::Nodes(nodes.iter().map(|node| (node.multiplier, node.level)).collect()));
-        entries.extend(value.map(|value| ("nodes", Entry::Set { value, shown: String::new() })));
+    if form.takes("networks") {
+        entries.retain(|(word, _)| *word != "networks");
+        let networks = nodes?.iter().skip(1).map(|(key, clients)| (network_length(key), *clients));
+        let value = Value::Networks(networks.collect());
+        entries.push(("networks", Entry::Set { value, shown: String::new() }));
     }
     let tiers = limit.tiers.value().into_iter().flat_map(|list| &list.items);
     let mut words = Words {
@@ -73,6 +69,14 @@ pub fn numbers(
         *memory = size;
     }
     Some(Numbers { kind, bytes: words.unit.map(|unit| CostRule::Bytes { unit }), words })
+}
+
+/// The length of the IPv4 prefix by which a key tells networks apart.
+fn network_length(key: &KeySpec) -> u8 {
+    match key.parts() {
+        [KeyPart::ClientIp { ipv4_prefix: Some(length), .. }] => *length,
+        _ => 0,
+    }
 }
 
 /// The numbers of a tier: the limit's own, but for those that the tier says.

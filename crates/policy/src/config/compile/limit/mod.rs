@@ -16,9 +16,11 @@ mod written;
 
 use super::origins::Origins;
 use super::stores::Stores;
-use crate::config::fault::Faults;
+use crate::config::fault::{Code, Diagnostic, Faults};
+use crate::config::limit_value::CapacityText;
 use crate::config::read::{At, Field};
 use crate::config::schema::Limit;
+use crate::config::schema::kind_words::Given;
 use crate::config::span::Span;
 use crate::config::text::Name;
 use crate::limiter::kinds;
@@ -33,13 +35,32 @@ pub struct Compiled {
     pub instead: Option<At<Name>>,
 }
 
+/// Whether it is a `fair_share` of what an origin can take. It does nothing: the places of that origin are shared out by its own queue.
+pub fn is_origins_own(limit: &Limit) -> bool {
+    matches!(limit.own.field("capacity").value(), Some(Given::Capacity(CapacityText::Origin(_))))
+        && limit.r#type.value().is_some_and(|kind| kind.0.takes("capacity"))
+}
+
+/// Reports what is wrong with a limit that [does nothing](is_origins_own), and that it does.
+pub fn origins_own(name: &str, at: Span, limit: &Limit, origins: &mut Origins, faults: &mut Faults) {
+    belongs::check(&Written { name, at, limit, form: &kinds::FairShare::FORM }, faults);
+    let Some(Given::Capacity(CapacityText::Origin(origin))) = limit.own.field("capacity").value() else { return };
+    let Some(capacity) = limit.own.field("capacity").get() else { return };
+    if origins.capped(&capacity.with(origin.clone()), faults).is_some() {
+        faults.push(
+            Diagnostic::new(Code::ORIGINS_OWN, capacity.span, format!("the limit `{name}` does nothing"))
+                .label("the origin shares out its places itself: its `inflight` has a fair queue")
+                .help("remove the limit"),
+        );
+    }
+}
+
 /// The limit of this name. `None` when it has faults that leave nothing to go on with; all have been told.
 pub fn limit(
     name: &str,
     at: Span,
     limit: &Limit,
     mode: Mode,
-    origins: &mut Origins,
     stores: &mut Stores,
     faults: &mut Faults,
 ) -> Option<Compiled> {
@@ -50,7 +71,8 @@ pub fn limit(
     };
     let written = Written { name, at, limit, form };
     belongs::check(&written, faults);
-    let key = key::key(&written, faults);
+    let nodes = key::nodes(&written, faults);
+    let key = key::key(&written, nodes.as_deref(), faults);
     let exact = key.as_ref().is_some_and(|key| key.exact.is_some());
     if exact {
         belongs::check_exact(&written, faults);
@@ -60,9 +82,8 @@ pub fn limit(
     let counted = cost::counted(&written, faults);
     let deferred = cost::is_deferred(&written);
     memory::check_accuracy(&written, faults);
-    let nodes = key::nodes(&written, faults);
     let scope = key.as_ref().and_then(|key| key.exact);
-    let numbers = kind::numbers(&written, scope, cost.as_ref(), nodes.as_ref(), origins, faults);
+    let numbers = kind::numbers(&written, scope, cost.as_ref(), nodes.as_deref(), faults);
     let exempt = exception::exempt(&limit.exempt, faults);
     let tiers = exception::tiers(&written, numbers.as_ref(), cost.as_ref(), faults);
     let (mode, enforced) = action::mode(&written, mode, faults);
@@ -76,7 +97,7 @@ pub fn limit(
         by_origin: key.by_origin,
         accuracy: limit.accuracy.value().and_then(memory::accuracy),
         of: of?,
-        nodes: nodes?.into_iter().map(|node| node.key).collect(),
+        nodes: nodes?.into_iter().map(|(key, _)| key).collect(),
         cost: numbers.bytes.map_or(cost, Some)?,
         counted: counted?,
         preflights: limit.preflights.value().copied().unwrap_or(Preflights::Apart),
