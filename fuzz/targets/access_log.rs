@@ -112,6 +112,7 @@ fn expected(entry: &Entry<'_>) -> Entry<'static> {
         host: shown(&entry.host).into_bytes().into(),
         path: shown(&entry.path).into_bytes().into(),
         route: optional(&entry.route),
+        criticality: optional(&entry.criticality),
         limits: entry
             .limits
             .iter()
@@ -193,6 +194,7 @@ fn entry<'a>(input: &mut Cursor<'a>) -> Entry<'a> {
         // last, so that the inputs mean what they meant before there was this
         protocol: optional(input.text().into()),
         sampled: None,
+        criticality: None,
     };
     for _ in 0..usize::from(input.byte().unwrap_or(0)) % (Route::MAX_RULES + 1) {
         let kinds = usize::from(input.byte().unwrap_or(0));
@@ -207,5 +209,6 @@ fn entry<'a>(input: &mut Cursor<'a>) -> Entry<'a> {
             prefix: (kinds & 64 != 0).then(|| input.text().into()),
         });
     }
+    entry.criticality = optional(input.text().into());
     entry
 }

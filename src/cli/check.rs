@@ -22,6 +22,7 @@ use crate::origins::door::OriginDoor;
 use crate::policy::{CostRule, Rule};
 use crate::sketch::{Accuracy, Shape};
 use crate::system::clock::Clock;
+use crate::units::Criticality;
 
 /// Tell all that is wrong with a policy file
 #[derive(Debug, Args)]
@@ -142,7 +143,21 @@ fn details(config: &Config, series: usize) -> String {
         // a door without anybody at it holds as much as a busy one
         let memory = OriginDoor::new(Some(cap), cap.max, Clock::start()).memory().0.div_ceil(1_024);
         let (places, queue) = (human::grouped(u64::from(cap.max)), human::grouped(u64::from(cap.queue)));
-        text.push_str(&format!("origin {}: {places} at once, {queue} wait; {memory} KiB of memory\n", origin.name));
+        let kept = |class: &Criticality| {
+            let class = Criticality::ALL.get(class.position() + 1)?;
+            let more = cap.reserved.before(*class, cap.max);
+            (more > 0).then_some((class, more))
+        };
+        let kept: String = Criticality::ALL
+            .iter()
+            .filter_map(kept)
+            .map(|(class, places)| format!(" {} leaves {} free,", class.word(), human::grouped(u64::from(places))))
+            .collect();
+        let kept = kept.strip_suffix(',').map_or_else(String::new, |kept| format!(";{kept}"));
+        text.push_str(&format!(
+            "origin {}: {places} at once, {queue} wait{kept}; {memory} KiB of memory\n",
+            origin.name
+        ));
     }
     text.push_str(&overload(config));
     text

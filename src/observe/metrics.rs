@@ -35,6 +35,7 @@ use crate::edge::tls::handshake::HandshakeFault;
 use crate::edge::tls::secure::Secure;
 use crate::engine::{Decision, NoPlace, Outcome, Refusal, Scarce, Verdict};
 use crate::policy::Policy;
+use crate::units::Criticality;
 use cells::{Each, ListenerCells, OriginCells, Resolver, RouteCells};
 use families::{Families, Series};
 pub(super) use labels::malformed_reasons;
@@ -217,8 +218,12 @@ impl Metrics {
     }
 
     /// Counts a request that the origin had no place for. `reason` is one of [`SHED_REASONS`].
-    pub fn origin_shed(&self, origin: usize, reason: &'static str) {
-        self.at_origin(origin, |cells| cells.shed.add(reason));
+    pub fn origin_shed(&self, origin: usize, reason: &'static str, criticality: Criticality) {
+        self.at_origin(origin, |cells| {
+            if let Some(cells) = cells.shed.get(criticality.position()) {
+                cells.add(reason);
+            }
+        });
     }
 
     /// Counts a request that was sent on a connection, `reused` or new.
@@ -293,7 +298,7 @@ impl Metrics {
     /// route that uses them (in their own place or in that of another) and per mode that they have had or that `enforce` parts their keys
     /// into, N limits, F nodes of `fair_share` limits (and two
     /// more for each of these), P routes that forward, O origins with A addresses, T listeners with TLS, C certificates and U lists of
-    /// authorities on them, D stores: (34 + 6·L)·(R + 1) + 2·R + 26·P + 6·S + 27·O + 2·A + 14·N + F + 28·L + 14·T + 2·C + U + 43·D + 88,
+    /// authorities on them, D stores: (34 + 6·L)·(R + 1) + 2·R + 26·P + 6·S + 43·O + 2·A + 14·N + F + 28·L + 14·T + 2·C + U + 43·D + 88,
     /// where 19 of the 34 and of the 26 are a histogram's.
     pub fn series_bound(policy: &Policy, settings: &Settings) -> usize {
         Shape::new(policy, settings).series_bound()

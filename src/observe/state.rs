@@ -226,6 +226,9 @@ pub struct Origin {
     /// Requests whose client has left and that still hold their places.
     #[serde(skip)]
     pub abandoned: u64,
+    /// The requests that wait, by class in the order of [`Criticality::ALL`](crate::units::Criticality::ALL).
+    #[serde(skip)]
+    pub queued_by_class: [u64; 4],
     /// Requests sent although all its addresses were out; `None` where none ever is.
     #[serde(skip)]
     pub despite: Option<u64>,

@@ -204,26 +204,26 @@ impl OriginDoor {
         let held = |place| OriginPlace { door: Arc::clone(self), path: asks.path, place: Some(place), upgraded: None };
         let (mut waiting, tick) = match self.places.arrive(asks, now) {
             Entry::Given(place) => return Ok(held(place)),
-            Entry::NoRoom => return Err(self.refused(NoPlaceReason::PushedOut, &Standing::default())),
+            Entry::NoRoom => return Err(self.refused(NoPlaceReason::PushedOut, asks, &Standing::default())),
             Entry::Waits { waiting, tick } => (waiting, tick),
         };
         if tick {
             tokio::spawn(keep_time(Arc::clone(&self.places), self.clock));
         }
         match timeout(longest, &mut waiting).await {
-            Ok(answer) => answer.map(held).map_err(|standing| self.refused(NoPlaceReason::PushedOut, &standing)),
+            Ok(answer) => answer.map(held).map_err(|standing| self.refused(NoPlaceReason::PushedOut, asks, &standing)),
             Err(_) => {
                 let answer = waiting.give_up(self.clock.now());
-                answer.map(held).map_err(|standing| self.refused(NoPlaceReason::QueueTimeout, &standing))
+                answer.map(held).map_err(|standing| self.refused(NoPlaceReason::QueueTimeout, asks, &standing))
             }
         }
     }
 
-    fn refused(&self, reason: NoPlaceReason, standing: &Standing) -> NoPlace {
+    fn refused(&self, reason: NoPlaceReason, asks: &Asks, standing: &Standing) -> NoPlace {
         self.places.look(|places| {
             // who finds no queue is pushed out of it
             let reason = if places.spec().queue == 0 { NoPlaceReason::Full } else { reason };
-            NoPlace::new(reason, standing, places)
+            NoPlace::new(reason, asks.criticality, standing, places)
         })
     }
 }

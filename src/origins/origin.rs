@@ -134,9 +134,9 @@ impl OriginState {
         self.door.held()
     }
 
-    /// Requests waiting for a place at this moment.
-    pub fn waiting(&self) -> u32 {
-        self.door.look(|places| places.line().waiting())
+    /// Requests waiting for a place at this moment, by class.
+    pub fn waiting_by_class(&self) -> [u32; 4] {
+        self.door.look(|places| places.line().waiting_by_class())
     }
 
     /// Its places, and who waits for them.

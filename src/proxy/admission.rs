@@ -22,7 +22,7 @@ use super::downstream::{connection_info, over_limit};
 use super::{judge, room, shared_limits};
 use crate::answer::{Answer, Fault};
 use crate::door::TokenDoor;
-use crate::engine::{Decision, Engine, Evaluation, NoPlaceReason, Outcome, Refusal, Verdict};
+use crate::engine::{Decision, Engine, Evaluation, NoPlace, NoPlaceReason, Outcome, Refusal, Verdict};
 use crate::limiter::sharing::StoreError;
 use crate::origins::door::{CLIENT_LEFT, OriginPlace};
 use crate::policy::{Action, Mode, Route};
@@ -258,7 +258,7 @@ async fn take_place(
         biased;
         place = origin.place(door.as_ref(), now) => place,
         error = gone(session) => {
-            generation.metrics().origin_shed(*index, CLIENT_LEFT);
+            generation.metrics().origin_shed(*index, CLIENT_LEFT, decision.class.criticality);
             return Placed::Gone(error);
         }
     };
@@ -268,8 +268,8 @@ async fn take_place(
             Placed::Yes { queued: origin.spec().inflight.as_ref().is_some_and(|cap| cap.queue > 0) }
         }
         Err(no_place) => {
-            generation.metrics().origin_shed(*index, no_place.reason.word());
-            decision.no_place = Some(no_place);
+            generation.metrics().origin_shed(*index, no_place.reason.word(), decision.class.criticality);
+            decision.no_place = Some(NoPlace { tier: decision.class.tier, ..no_place });
             decision.verdict = Verdict::Refused(Refusal::OriginFull);
             Placed::No
         }

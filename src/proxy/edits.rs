@@ -10,9 +10,10 @@ use super::context::RequestContext;
 use crate::answer::{RouteFields, cors};
 use crate::client::{Field, Proto, onward};
 use crate::edge::connection_info::ConnectionInfo;
-use crate::policy::HeaderEdits;
 use crate::policy::edit::Placeholder;
+use crate::policy::{CRITICALITY_FIELD, HeaderEdits};
 use crate::request::Peer;
+use crate::units::Criticality;
 use tidegate_http::hearsay;
 
 /// Takes out the fields of which this is true.
@@ -65,7 +66,21 @@ pub fn towards_origin(
         remove_all(upstream, |field| edited().any(|name| is_twin(field, name)));
         apply(edits, context, upstream)?;
     }
+    put_criticality(upstream, context)?;
     if tags.is_empty() { Ok(()) } else { put_tags(upstream, context) }
+}
+
+/// Tells the origin how much the request matters, in the gate's own field. The field of trusted peers has said what it had to say.
+fn put_criticality(upstream: &mut RequestHeader, context: &RequestContext) -> pingora::Result<()> {
+    let Some(evaluation) = &context.evaluation else { return Ok(()) };
+    if let Some(field) = &context.generation.engine().policy().clients.criticality {
+        upstream.remove_header(&field.name);
+    }
+    let criticality = evaluation.decision.class.criticality;
+    if criticality != Criticality::Default {
+        upstream.insert_header(CRITICALITY_FIELD, HeaderValue::from_static(criticality.word()))?;
+    }
+    Ok(())
 }
 
 /// Whether CGI and its descendants take the field for the one of this name.

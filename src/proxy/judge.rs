@@ -16,11 +16,11 @@ use crate::answer::{self, Answer};
 use crate::client::{ClientNetwork, Source};
 use crate::edge::common::HeadVerdict;
 use crate::edge::connection_info::ConnectionInfo;
-use crate::engine::{Arrival, Decision, DecisionId, Engine, Evaluation, Refusal, Verdict};
+use crate::engine::{Arrival, Decision, DecisionId, Evaluation, Refusal, Verdict};
 use crate::limiter::sharing::StoreError;
 use crate::running::process::Process;
 use crate::system::clock::roll;
-use crate::units::{Criticality, Timestamp};
+use crate::units::Timestamp;
 use tidegate_http::head::Head;
 
 /// Judges the request whose head stands at the front of `bytes`, and answers it if it is not to be forwarded.
@@ -104,7 +104,7 @@ fn judge(
     let arrival = Arrival { id: DecisionId(roll()), at: context.started, dice: roll() };
     let evaluation = context.evaluation.insert(Evaluation::new(arrival));
     engine.judge_into(&request, client, evaluation);
-    if evaluation.decision.verdict == Verdict::Admitted && !has_room(process, engine, info, &evaluation.decision) {
+    if evaluation.decision.verdict == Verdict::Admitted && !has_room(process, info, &evaluation.decision) {
         evaluation.decision.verdict = Verdict::Refused(Refusal::Overload);
     }
     if evaluation.decision.verdict != Verdict::Admitted {
@@ -115,15 +115,14 @@ fn judge(
 
 /// Returns whether the process can serve a request that its limits admit. The first one of a connection that was let in for its own client
 /// is: its handshake is paid, and would be for nothing. Peers on UNIX sockets are no network, so there is nothing to tell one from another.
-fn has_room(process: &Process, engine: &Engine, info: Option<&ConnectionInfo>, decision: &Decision) -> bool {
+fn has_room(process: &Process, info: Option<&ConnectionInfo>, decision: &Decision) -> bool {
     let (Some(overload), Some(client)) = (process.overload.get(), &decision.client) else { return true };
     let ClientNetwork::Prefix(network) = client.network else { return true };
     if client.source == Source::Peer && !client.peer_trusted && info.is_some_and(ConnectionInfo::is_first_request) {
         overload.begun();
         return true;
     }
-    let route = decision.route.and_then(|route| engine.policy().routes.route(route));
-    overload.admits_request(network, route.map_or_else(Criticality::default, |route| route.criticality))
+    overload.admits_request(network, decision.class.criticality)
 }
 
 /// Counts a decision that is final, and remembers it, before the client can read the answer and ask why. `contended`: the place, in

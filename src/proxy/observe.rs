@@ -30,6 +30,7 @@ use crate::request::Peer;
 use crate::running::process::Process;
 use crate::system::cause::cause_of;
 use crate::system::clock::{roll, wall_nanos};
+use crate::units::Criticality;
 use tidegate_http::fault::AnswerFault;
 use tidegate_http::fault::HeadFault;
 
@@ -176,6 +177,10 @@ pub fn done(process: &Process, context: &RequestContext, end: &Ended<'_>) {
         host: Cow::Borrowed(end.host),
         path: Cow::Borrowed(end.path),
         route: context.route().map(|route| Cow::Borrowed(route.name.as_str())),
+        criticality: decision
+            .map(|decision| decision.class.criticality)
+            .filter(|criticality| *criticality != Criticality::Default)
+            .map(|criticality| Cow::Borrowed(criticality.word())),
         status,
         verdict: decision.map(|decision| decision.verdict),
         limits,

@@ -36,7 +36,8 @@ pub fn counts(generation: &Generation) -> State {
     for (shown, origin) in state.origins.iter_mut().zip(generation.origins()) {
         shown.inflight = u64::from(origin.inflight());
         shown.limit = origin.limit().map(u64::from);
-        shown.queued = u64::from(origin.waiting());
+        shown.queued_by_class = origin.waiting_by_class().map(u64::from);
+        shown.queued = shown.queued_by_class.iter().sum();
     }
     state
 }

@@ -37,6 +37,7 @@ mod cluster_shards;
 mod cluster_wire;
 mod connection_caps;
 mod connection_words;
+mod criticality;
 mod cross_origin;
 mod descriptors;
 mod edits;

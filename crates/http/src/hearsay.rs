@@ -24,7 +24,7 @@ const FORWARDED: &str = "x-forwarded-";
 const FORWARDED_FOR: &str = "x-forwarded-for";
 
 /// In order, for the search.
-const FIELDS: [(&str, Standing); 55] = [
+const FIELDS: [(&str, Standing); 56] = [
     ("ali-cdn-real-ip", Standing::Named),
     ("cdn-real-ip", Standing::Named),
     ("cdn-src-ip", Standing::Named),
@@ -78,6 +78,7 @@ const FIELDS: [(&str, Standing); 55] = [
     ("x-ssl-client-cert", Standing::Trusted),
     ("x-ssl-client-verify", Standing::Trusted),
     ("x-sucuri-clientip", Standing::Named),
+    ("x-tidegate-criticality", Standing::Nobody),
     ("x-url-scheme", Standing::Trusted),
     ("z-forwarded-for", Standing::Named),
 ];

@@ -183,6 +183,7 @@ mod tests {
             alternative: None,
             runner_up: None,
             book: number as u16,
+            criticality: Default::default(),
             verdict: Verdict::Admitted,
             retry_after: 0,
             delay_millis: 0,

@@ -42,6 +42,7 @@ fn refusal(client: u64, rule: usize, nanos: u64) -> Record {
         alternative: None,
         runner_up: None,
         book: 0,
+        criticality: Default::default(),
         verdict: Verdict::Refused(crate::engine::Refusal::Limit),
         retry_after: 0,
         delay_millis: 0,

@@ -136,11 +136,11 @@ catalogue! {
         "Requests that are with the origin now.");
     ORIGIN_INFLIGHT_LIMIT = read("tidegate_origin_inflight_limit", Gauge, &["origin"],
         "How many requests may be with the origin at once; absent without a cap.");
-    ORIGIN_QUEUE = read("tidegate_origin_queue_requests", Gauge, &["origin"],
+    ORIGIN_QUEUE = read("tidegate_origin_queue_requests", Gauge, &["origin", "criticality"],
         "Requests that wait for a place at the origin now.");
     ORIGIN_ABANDONED = read("tidegate_origin_abandoned_requests", Gauge, &["origin"],
         "Requests whose client has left and that hold places at the origin until its work should be over.");
-    ORIGIN_SHED = held("tidegate_origin_shed_requests_total", Counter, &["origin", "reason"],
+    ORIGIN_SHED = held("tidegate_origin_shed_requests_total", Counter, &["origin", "criticality", "reason"],
         "Requests that got no place at the origin: `full` without a queue, `pushed_out` of a full queue as the heaviest, `queue_timeout` after \
          waiting, `client_left` while waiting.");
     ORIGIN_ERRORS = held("tidegate_origin_errors_total", Counter, &["origin", "reason"],

@@ -15,6 +15,7 @@ use crate::edge::tls::secure::TlsVersion;
 use crate::engine::{Outcome, Refusal};
 use crate::observe::state::{Answers, Ending};
 use crate::policy::Mode;
+use crate::units::Criticality;
 use tidegate_http::h2::frames::Violation;
 
 /// One counter per value of a fixed list, found by comparing; a value that is not in it counts as the last.
@@ -214,7 +215,8 @@ impl Verdicts {
 }
 
 pub(super) struct OriginCells {
-    pub shed: Each<&'static str>,
+    /// By criticality, in the order of [`Criticality::ALL`].
+    pub shed: [Each<&'static str>; 4],
     pub errors: Each<OriginError>,
     pub connections: Each<bool>,
     pub retries: IntCounter,
@@ -350,7 +352,8 @@ impl<'f> Resolver<'f> {
 
     pub fn origin(&mut self, origin: &str) -> OriginCells {
         OriginCells {
-            shed: self.each(&all::ORIGIN_SHED, &[origin], known(SHED_REASONS)),
+            shed: Criticality::ALL
+                .map(|class| self.each(&all::ORIGIN_SHED, &[origin, class.word()], known(SHED_REASONS))),
             errors: self.each(&all::ORIGIN_ERRORS, &[origin], ORIGIN_ERRORS),
             connections: self.each(&all::ORIGIN_CONNECTIONS, &[origin], [(false, "false"), (true, "true")]),
             retries: self.counter(&all::ORIGIN_RETRIES, &[origin]),

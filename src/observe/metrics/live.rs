@@ -9,6 +9,7 @@ use super::process::Process;
 use crate::observe::state::{Address, Limit, Origin, State};
 use crate::store::{ExchangeState, StoreState};
 use crate::system::buffers::BUFFERS;
+use crate::units::Criticality;
 
 /// Returns the families of a state, by name.
 pub(super) fn families(state: &State) -> Vec<MetricFamily> {
@@ -58,7 +59,9 @@ impl Page {
         let name = origin.name.as_str();
         self.add(&catalogue::ORIGIN_INFLIGHT, Some(name), Some(origin.inflight));
         self.add(&catalogue::ORIGIN_INFLIGHT_LIMIT, Some(name), origin.limit);
-        self.add(&catalogue::ORIGIN_QUEUE, Some(name), Some(origin.queued));
+        for (class, queued) in Criticality::ALL.into_iter().zip(origin.queued_by_class) {
+            self.add_labelled(&catalogue::ORIGIN_QUEUE, &[name, class.word()], queued as f64);
+        }
         self.add(&catalogue::ORIGIN_ABANDONED, Some(name), Some(origin.abandoned));
         self.add(&catalogue::ORIGIN_DESPITE, Some(name), origin.despite);
         for Address { address, healthy, ejections } in &origin.addresses {

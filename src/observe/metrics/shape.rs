@@ -17,6 +17,7 @@ use crate::observe::state::Answers;
 use crate::overload::Resource;
 use crate::policy::{Action, Mode, Policy, Rule};
 use crate::store::{BUCKETS_MICROS, Dropped, ServerStanding};
+use crate::units::Criticality;
 use tidegate_http::h2::frames::Violation;
 
 /// All of them.
@@ -109,6 +110,7 @@ impl Shape {
         // 1xx to 5xx and aborted
         const CODES: usize = 6;
         const VERDICTS: usize = Outcome::ALL.len();
+        const CLASSES: usize = Criticality::ALL.len();
         // delays and their time
         const PER_ROUTE: usize = 2;
         // answers by code, and their durations
@@ -117,8 +119,9 @@ impl Shape {
         const PER_SLOT: usize = VERDICTS + 1;
         // contended; read: in flight, upgraded, memory, leased, fill, error, exact keys, load, displaced, pending, share, capacity, offered
         const PER_LIMIT: usize = 14;
-        // shed, errors, connections new and reused, retries made and refused; read: in flight, its limit, queue, despite
-        const PER_ORIGIN: usize = SHED_REASONS.len() + ORIGIN_ERRORS.len() + 2 + 2 + 5;
+        // shed by class, errors, connections new and reused, retries made and refused; read: queue by class, in flight, its limit, abandoned,
+        // despite
+        const PER_ORIGIN: usize = CLASSES * SHED_REASONS.len() + ORIGIN_ERRORS.len() + 2 + 2 + CLASSES + 4;
         // healthy, ejections
         const PER_ADDRESS: usize = 2;
         // build, policy, generation, last reload and its time, reloads by result; logs by stream and their errors, panics, the kernel's figures;

@@ -4,7 +4,7 @@ use prometheus::core::Metric as _;
 use prometheus::{Histogram, IntCounter, IntGauge};
 
 use super::Metrics;
-use super::cells::{ListenerCells, OriginCells, RouteCells};
+use super::cells::{Each, ListenerCells, OriginCells, RouteCells};
 use super::families::BUCKETS;
 use super::labels::Found;
 use super::shape::{LimitLabels, ListenerLabels, RouteLabels};
@@ -134,7 +134,7 @@ fn of_origin(name: &str, cells: &OriginCells) -> Origin {
     Origin {
         name: name.to_owned(),
         errors: cells.errors.total(),
-        shed: cells.shed.total(),
+        shed: cells.shed.iter().map(Each::total).sum(),
         retries: cells.retries.get(),
         ..Origin::default()
     }

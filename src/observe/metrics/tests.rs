@@ -100,6 +100,7 @@ fn policy(rules: Vec<Arc<Rule>>, routes: Vec<Route>, origins: Vec<Arc<Origin>>) 
     Policy {
         clients: ClientRules { trust: Trust::Proxies(proxies), ..ClientRules::default() },
         repeated_fields: Default::default(),
+        tiers: Vec::new(),
         rules,
         origins,
         stores: vec![Arc::new(stores::spec())],
@@ -175,6 +176,7 @@ fn decision(route: Option<usize>, verdict: Verdict, readings: &[Reading]) -> Dec
         dice: 0,
         client: None,
         route,
+        class: Default::default(),
         answers_preflight: false,
         readings,
         delay_nanos: 0,
@@ -340,7 +342,7 @@ fn what_happens_at_the_edge_and_at_origins_is_counted() {
     metrics.connection_refused(0, "accept_failed");
     metrics.malformed("folding");
     metrics.malformed("a word that nobody told us");
-    metrics.origin_shed(0, "queue_timeout");
+    metrics.origin_shed(0, "queue_timeout", Criticality::Sheddable);
     metrics.origin_connection(0, true);
     metrics.origin_error(0, OriginError::Timeout);
     metrics.origin_retry(0);
@@ -356,7 +358,12 @@ fn what_happens_at_the_edge_and_at_origins_is_counted() {
     assert_eq!(page.value("tidegate_connections_refused_total{listener=\"main\",reason=\"accept_failed\"}"), 1.0);
     assert_eq!(page.value("tidegate_malformed_requests_total{reason=\"folding\"}"), 1.0);
     assert_eq!(page.value("tidegate_malformed_requests_total{reason=\"other\"}"), 1.0);
-    assert_eq!(page.value("tidegate_origin_shed_requests_total{origin=\"backend\",reason=\"queue_timeout\"}"), 1.0);
+    assert_eq!(
+        page.value(
+            "tidegate_origin_shed_requests_total{criticality=\"sheddable\",origin=\"backend\",reason=\"queue_timeout\"}"
+        ),
+        1.0
+    );
     assert_eq!(page.value("tidegate_origin_connections_total{origin=\"backend\",reused=\"true\"}"), 1.0);
     assert_eq!(page.value("tidegate_origin_errors_total{origin=\"backend\",reason=\"timeout\"}"), 1.0);
     assert_eq!(page.value("tidegate_origin_retries_total{origin=\"backend\"}"), 1.0);

@@ -104,6 +104,7 @@ fn policy(rules: Vec<Rule>, action: Action, origins: Vec<Arc<Origin>>) -> Policy
     Policy {
         clients: ClientRules { trust: Trust::Proxies(ProxySet::new([nobody], false)), ..ClientRules::default() },
         repeated_fields: Default::default(),
+        tiers: Vec::new(),
         rules: rules.into_iter().map(Arc::new).collect(),
         origins,
         stores: Vec::new(),

@@ -19,6 +19,8 @@ pub struct Entry {
     pub verdict: String,
     /// The route's name.
     pub route: String,
+    /// How much it mattered; empty for `default`.
+    pub criticality: String,
     /// Every limit that was asked: name, mode, outcome.
     pub limits: Vec<(String, String, String)>,
 }
@@ -44,6 +46,7 @@ pub fn read(line: &str) -> Entry {
         status: number("status"),
         verdict: text(&value, "verdict"),
         route: text(&value, "route"),
+        criticality: text(&value, "criticality"),
         limits: limits.iter().map(|one| (text(one, "name"), text(one, "mode"), text(one, "outcome"))).collect(),
     }
 }

@@ -197,6 +197,11 @@ impl Line {
         self.waiting.iter().sum()
     }
 
+    /// How many wait of each class, in the order of [`Criticality::ALL`].
+    pub fn waiting_by_class(&self) -> [u32; 4] {
+        self.waiting
+    }
+
     /// How many nodes hold something or wait.
     pub fn holding(&self) -> usize {
         self.nodes.active()
@@ -362,6 +367,13 @@ impl Line {
     pub(super) fn next(&mut self) -> Option<Next> {
         self.turn = self.turn.wrapping_add(1);
         self.best(self.turn.is_multiple_of(TURN))
+    }
+
+    /// The request that is next, of those that may go. A turn of the least important class goes to the others where that may not.
+    pub(super) fn next_of(&mut self, may_go: impl Fn(&Next) -> bool) -> Option<Next> {
+        self.turn = self.turn.wrapping_add(1);
+        let last = if self.turn.is_multiple_of(TURN) { self.best(true).filter(&may_go) } else { None };
+        last.or_else(|| self.best(false).filter(may_go))
     }
 
     fn best(&self, reverse: bool) -> Option<Next> {

@@ -1,12 +1,13 @@
 //! The places of an origin.
 //!
 //! **Promise.** No more places are given than there are ([`Places::set_max`]). While somebody waits, a free place is one of the
-//! [reserve](Reserve), and all that wait are heavier than half of the heaviest. After each hand-over nobody of that class who was allowed
+//! [reserve](Reserve), and all that wait are heavier than half of the heaviest, or it is [kept](Reserved) for more important ones than all
+//! that wait. After each hand-over nobody of that class who was allowed
 //! to take the place has a smaller score than the one who got it.
 
 use std::time::Duration;
 
-use super::line::{Act, Asks, Left, Line, Standing, Ticket};
+use super::line::{Act, Asks, Left, Line, Next, Standing, Ticket};
 use super::nodes::{Active, LEVELS, Path};
 use super::reserve::{Learned, Reserve};
 use super::reserved::Reserved;
@@ -182,14 +183,14 @@ impl Places {
         Duration::from_secs_f32(self.half_life)
     }
 
-    /// Whether a place may be taken without a look at who asks: nobody waits, and nothing is kept for anybody.
+    /// Whether a place may be taken without a look at who asks, but for its class: nobody waits, and nothing is kept for light ones.
     pub fn is_quiet(&self) -> bool {
-        self.line.waiting() == 0 && self.reserve() < 1.0 && self.spec.reserved == Reserved::default()
+        self.line.waiting() == 0 && self.reserve() < 1.0
     }
 
     /// Whether a request of this class may go on at once: nobody waits, nothing is kept for light ones, and a place is free.
     fn is_open(&self, criticality: Criticality) -> bool {
-        let leaves = self.spec.reserved.before(criticality);
+        let leaves = self.spec.reserved.before(criticality, self.max);
         self.line.waiting() == 0 && self.reserve() < 1.0 && self.held.saturating_add(leaves) < self.max
     }
 
@@ -347,11 +348,12 @@ impl Places {
     fn hand_over(&mut self, now: Timestamp, acts: &mut impl FnMut(Act<PlaceId>)) {
         while self.held < self.max && self.line.waiting() > 0 {
             let free = self.max - self.held;
-            let Some(next) = self.line.next() else { return };
-            let leaves = (self.reserve.places(self.max) * Line::part(next.score, next.top)).floor() as u32;
-            if free <= leaves.max(self.spec.reserved.before(next.criticality)) {
-                return;
-            }
+            let (reserve, reserved, max) = (self.reserve.places(self.max), self.spec.reserved, self.max);
+            let may_go = |next: &Next| {
+                let leaves = (reserve * Line::part(next.score, next.top)).floor() as u32;
+                free > leaves.max(reserved.before(next.criticality, max))
+            };
+            let Some(next) = self.line.next_of(may_go) else { return };
             let Some(left) = self.line.oldest(&next).and_then(|ticket| self.line.leave(ticket)) else { return };
             let light = next.score <= next.top / 2.0;
             if light {

@@ -16,6 +16,7 @@ use super::line::{Asks, Standing, Ticket};
 use super::nodes::{LEVELS, Path};
 use super::outcomes::{Outcome, Outcomes};
 use super::places::{Arrived, PlaceId, Places, PlacesSpec};
+use super::reserved::Reserved;
 use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering};
 use crate::units::{Bytes, Timestamp};
 
@@ -24,6 +25,8 @@ use crate::units::{Bytes, Timestamp};
 pub struct PlaceDoor {
     /// Busy (1 bit), places there are (31), places held (32). While it is open anybody exchanges it; while it is busy only who has the lock.
     word: AtomicU64,
+    /// The places that each class leaves free, as [`Reserved::word`] writes them. Relaxed: it says nothing of what else is in memory.
+    reserved: AtomicU64,
     cells: OnceLock<Box<[Cell]>>,
     inner: Mutex<Inner>,
 }
@@ -98,6 +101,7 @@ impl PlaceDoor {
     pub fn new(spec: PlacesSpec) -> Arc<PlaceDoor> {
         let door = PlaceDoor {
             word: AtomicU64::new(0),
+            reserved: AtomicU64::new(spec.reserved.word()),
             cells: OnceLock::new(),
             inner: Mutex::new(Inner {
                 outcomes: Outcomes::new(spec.queue as usize + 1),
@@ -150,16 +154,20 @@ impl PlaceDoor {
 
     /// A request has come: it takes a place at once if nobody waits and one is free.
     pub fn arrive(self: &Arc<Self>, asks: &Asks, now: Timestamp) -> Entry {
-        match self.take(&asks.path, now) {
+        match self.take(asks, now) {
             Some(place) => Entry::Given(place),
             None => self.queue(asks, now),
         }
     }
 
     /// A place, while the door is open.
-    fn take(&self, path: &Path, now: Timestamp) -> Option<Place> {
+    fn take(&self, Asks { path, criticality, .. }: &Asks, now: Timestamp) -> Option<Place> {
+        let reserved = Reserved::from_word(self.reserved.load(Ordering::Relaxed));
         // Acquire and release: who takes a place that another gave back sees its cell free
-        let free = |word: u64| (word & BUSY == 0 && held(word) < max(word)).then(|| word + 1);
+        let leaves = |max: u32| reserved.before(*criticality, max);
+        let free = |word: u64| {
+            (word & BUSY == 0 && held(word).saturating_add(leaves(max(word))) < max(word)).then(|| word + 1)
+        };
         self.word.fetch_update(Ordering::AcqRel, Ordering::Relaxed, free).ok()?;
         let cells = self.cells();
         let [key, ..] = path.0;
@@ -255,6 +263,7 @@ impl PlaceDoor {
     pub fn follow(&self, spec: PlacesSpec, max: u32, now: Timestamp) {
         self.locked(now, |inner, now| {
             inner.outcomes.grow(spec.queue as usize + 1);
+            self.reserved.store(spec.reserved.word(), Ordering::Relaxed);
             let outcomes = &mut inner.outcomes;
             inner.places.follow(spec, max.min(MOST), now, &mut |act| outcomes.note(act));
             self.allot(inner);

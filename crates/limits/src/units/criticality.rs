@@ -19,6 +19,21 @@ impl Criticality {
     pub const ALL: [Criticality; 4] =
         [Criticality::Critical, Criticality::Default, Criticality::Sheddable, Criticality::Background];
 
+    /// The word in policy files, fields, log and metrics.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Criticality::Critical => "critical",
+            Criticality::Default => "default",
+            Criticality::Sheddable => "sheddable",
+            Criticality::Background => "background",
+        }
+    }
+
+    /// The one of this word, in any case.
+    pub fn from_word(word: &str) -> Option<Criticality> {
+        Criticality::ALL.into_iter().find(|criticality| criticality.word().eq_ignore_ascii_case(word))
+    }
+
     /// How much it matters, from 0 to 3.
     pub const fn importance(self) -> usize {
         3 - self as usize

@@ -1,7 +1,9 @@
 //! What holds under any sequence of requests.
 
 use proptest::prelude::*;
-use tidegate_limits::door::{Act, Arrived, Asks, PlaceId, Places, PlacesSpec, Reserve, Ticket, Tokens, TokensSpec};
+use tidegate_limits::door::{
+    Act, Arrived, Asks, PlaceId, Places, PlacesSpec, Reserve, Reserved, Ticket, Tokens, TokensSpec,
+};
 use tidegate_limits::units::{Criticality, Timestamp};
 
 use crate::world::{MS, path};
@@ -126,6 +128,28 @@ proptest! {
             let door = &watched.door;
             let free = door.max().saturating_sub(door.held());
             prop_assert!(door.line().waiting() == 0 || f64::from(free) <= f64::from(door.reserve()));
+        }
+    }
+
+    /// With places for classes, one stays free while somebody waits only if it is kept for more important requests than all that wait.
+    #[test]
+    fn only_what_is_kept_for_more_important_ones_is_left_free(
+        steps in steps(),
+        most in 1..12_u32,
+        shares in [0.0..0.4_f64, 0.0..0.3_f64, 0.0..0.2_f64],
+    ) {
+        let [critical, default, sheddable] = shares;
+        let reserved = Reserved::new([critical, default, sheddable, 0.0]);
+        let mut watched = Watched::new(PlacesSpec { reserve: Reserve::None, reserved, ..PlacesSpec::new(most) });
+        for step in steps {
+            watched.step(step);
+            let door = &watched.door;
+            let free = door.max().saturating_sub(door.held());
+            let waiting = Criticality::ALL.into_iter().zip(door.line().waiting_by_class());
+            for (class, _) in waiting.filter(|(_, waiting)| *waiting > 0) {
+                let kept = reserved.before(class, door.max());
+                prop_assert!(free <= kept, "{class:?} waits beside {free} free places, {kept} of them kept");
+            }
         }
     }
 

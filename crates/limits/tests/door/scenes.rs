@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use tidegate_limits::door::{PlacesSpec, TokensSpec};
+use tidegate_limits::door::{PlacesSpec, Reserve, Reserved, TokensSpec};
 
 use tidegate_limits::units::Criticality;
 
@@ -152,6 +152,31 @@ fn critical_requests_are_served_beside_any_background() {
     let critical = world.fate(0..9);
     assert!(critical.share() >= 0.999, "{}", critical.share());
     assert!(world.fates[9..].iter().all(|fate| fate.served > 0), "nobody starves");
+}
+
+/// Critical requests of 100 ms, one at a time, beside background ones of 2 s that always ask for three times the places.
+fn beside_slow_background(reserved: Reserved) -> (Fate, f64) {
+    let mut clients =
+        vec![Client { criticality: Criticality::Critical, ..client(0x0a00_0001, How::Random(8.0), 100 * MS) }];
+    let eight = (0..8).map(|net| 0xc000_0001 + (net << 16));
+    let background = hostile(eight, How::Connections(8, LATER), 2 * SECOND);
+    clients.extend(background.into_iter().map(|client| Client { criticality: Criticality::Background, ..client }));
+    let spec = PlacesSpec { reserve: Reserve::None, reserved, ..PlacesSpec::new(20) };
+    let mut world = World::new(Fair::new(spec), clients, BEGIN, 19);
+    world.run(BEGIN + 60 * SECOND);
+    (world.fate(0..1), world.used())
+}
+
+#[test]
+fn places_that_are_kept_for_a_class_are_there_when_it_comes() {
+    let (with, used) = beside_slow_background(Reserved::new([0.15, 0.0, 0.0, 0.0]));
+    let (without, _) = beside_slow_background(Reserved::default());
+    println!("critical waits {:?} with 3 places kept, {:?} without; {used:.3} used", with.p99(), without.p99());
+    assert!(with.share() >= 0.999);
+    assert!(with.p99() <= Duration::from_millis(60), "{:?}", with.p99());
+    assert!(without.p99() > 2 * with.p99(), "{:?}", without.p99());
+    // seventeen of the twenty are everybody's
+    assert!(used >= 0.98 * 17.0 / 20.0, "{used}");
 }
 
 #[test]

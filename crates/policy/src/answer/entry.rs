@@ -58,6 +58,8 @@ pub struct Entry<'a> {
     pub path: Text<'a>,
     /// The name of the route; none when no route matched.
     pub route: Option<Cow<'a, str>>,
+    /// How much it mattered, where that is not `default`.
+    pub criticality: Option<Cow<'a, str>>,
     /// The status of the answer; 499 when the client left before it.
     pub status: u16,
     /// The outcome of the decision; none when the request was too faulty for one.
@@ -149,6 +151,7 @@ impl Entry<'_> {
         line.text(name!("host"), &self.host);
         line.text(name!("path"), &self.path);
         line.optional_text(name!("route"), &self.route);
+        line.optional_text(name!("criticality"), &self.criticality);
         line.number(name!("status"), u64::from(self.status));
         match self.verdict {
             Some(Verdict::Admitted) => line.word(name!("verdict"), ADMITTED),

@@ -48,6 +48,7 @@ pub fn policy_with(rules: Vec<Rule>, on_route: Vec<usize>, responses: Responses)
     Policy {
         clients: ClientRules::default(),
         repeated_fields: Default::default(),
+        tiers: Vec::new(),
         rules: rules.into_iter().map(Arc::new).collect(),
         origins: Vec::new(),
         stores: Vec::new(),
@@ -76,6 +77,7 @@ pub fn decision(policy: &Policy, verdict: Verdict, readings: &[(Outcome, u32, Op
         dice: 0,
         client: None,
         route: Some(0),
+        class: Default::default(),
         answers_preflight: false,
         readings: readings.iter().enumerate().map(reading).collect(),
         delay_nanos: 0,

@@ -40,7 +40,7 @@ pub use identity::{Client, ClientAddress, ClientNetwork, Mark, Source, Unresolve
 pub use key::{KeyMissing, KeyPart, KeySpec, Missing, NoKey};
 pub use onward::{Field, Onward, Proto, onward};
 pub use trace::{Hop, Standing, Trace, trace};
-pub use trust::{ClientRules, ForwardHeader, OnDegraded, OnShort, ProxySet, Trust};
+pub use trust::{ClientRules, CriticalityField, ForwardHeader, OnDegraded, OnShort, ProxySet, Trust};
 
 use crate::request::Peer;
 use crate::units::prefix::fold;

@@ -12,8 +12,8 @@ use super::address::Translation;
 use tidegate_http::hearsay::{Standing, is_twin_of, standing};
 
 use crate::request::Peer;
-use crate::units::Prefix;
 use crate::units::prefix::fold;
+use crate::units::{Criticality, Prefix};
 
 pub use super::cidr::{CidrFault, CidrFaultKind, HostBits, parse_cidr, parse_cidr_or_everyone};
 
@@ -45,12 +45,26 @@ pub struct ClientRules {
     pub translation: Vec<Translation>,
     /// Fields of trusted peers that reach the origin although nobody here reads them; see [`hearsay`](tidegate_http::hearsay).
     pub keep_headers: Vec<HeaderName>,
+    /// The field in which trusted peers say how much a request matters; `None`: nobody is believed about that.
+    pub criticality: Option<CriticalityField>,
+}
+
+/// Where trusted peers say how much a request matters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CriticalityField {
+    /// The field. It goes no further: the gate says the result in a field of its own.
+    pub name: HeaderName,
+    /// The most that it can make of a request.
+    pub ceiling: Criticality,
 }
 
 impl ClientRules {
     /// Whether a peer may not tell this field: it is taken out before the request is judged, so that no decision rests on it and no
     /// origin gets it. The client is found before that, as only [`resolve`](super::resolve) reads what a stranger claims to forward.
     pub fn may_not_tell(&self, peer_trusted: bool, name: &HeaderName) -> bool {
+        if self.criticality.as_ref().is_some_and(|field| field.name == name) {
+            return !peer_trusted;
+        }
         let read = self.header.name();
         if matches!(&self.header, ForwardHeader::Single(single) if is_twin_of(name.as_str(), single.as_str())) {
             return true;
@@ -78,6 +92,7 @@ impl Default for ClientRules {
             ipv6_prefix: 64,
             translation: Vec::new(),
             keep_headers: Vec::new(),
+            criticality: None,
         }
     }
 }

@@ -21,12 +21,15 @@ use super::settings::{AdminPage, LogTarget, Settings};
 use super::tree::Tree;
 use super::word::{BodyLimit, Off, OrderWord, Threads};
 use crate::client::key::{KeyPart, KeySpec};
-use crate::client::trust::{ClientRules, Trust};
+use crate::client::trust::{ClientRules, CriticalityField, Trust};
 use crate::door::Reserve;
 use crate::policy::route::{Action, HostMatch};
-use crate::policy::{Balance, CertificateFiles, InflightCap, Origin, OriginTls, Policy, QueueOrder, Responses, Route};
+use crate::policy::{
+    Balance, CertificateFiles, ClientTier, InflightCap, Origin, OriginTls, Policy, QueueOrder, Responses, Route,
+};
+use crate::units::Criticality;
 use answer::own_answer;
-use limit::limit;
+use limit::{condition, limit};
 use listener::listener;
 use store::store;
 use words::{key, networks, word};
@@ -62,6 +65,7 @@ pub fn effective(policy: &Policy, settings: &Settings, written: &Written) -> Tre
     add("trusted_proxies", trusted_proxies(&policy.clients, &written.clients));
     add("client_ip", client_ip(&policy.clients, &written.clients));
     add("repeated_fields", word(&policy.repeated_fields));
+    add("tiers", Tree::map(policy.tiers.iter().map(|tier| (tier.name.clone(), self::tier(tier)))));
     add("origins", Tree::map(policy.origins.iter().map(|origin| (origin.name.clone(), self::origin(origin)))));
     let stores = policy.stores.iter().zip(&written.passwords);
     add(
@@ -105,6 +109,15 @@ fn trusted_proxies(rules: &ClientRules, trusted: &WrittenClients) -> Tree {
     if !rules.keep_headers.is_empty() {
         tree.push(("keep_headers", Tree::List(rules.keep_headers.iter().map(Tree::text).collect())));
     }
+    if let Some(CriticalityField { name, ceiling }) = &rules.criticality {
+        tree.push(("criticality", Tree::map([("field", Tree::text(name)), ("ceiling", word(ceiling))])));
+    }
+    Tree::map(tree)
+}
+
+fn tier(tier: &ClientTier) -> Tree {
+    let mut tree = vec![("when", condition(&tier.when)), ("weight", Tree::text(tier.weight))];
+    tree.extend(tier.criticality.as_ref().map(|criticality| ("criticality", word(criticality))));
     Tree::map(tree)
 }
 
@@ -135,6 +148,12 @@ fn inflight(cap: &InflightCap) -> Tree {
             tree.push(("networks", Tree::map(networks)));
         }
         tree.push(("reserve", Tree::text(reserve(cap.reserve))));
+    }
+    let reserved = Criticality::ALL.map(|class| (class.word(), cap.reserved.share(class)));
+    let reserved = reserved.into_iter().filter(|(_, share)| *share > 0.0);
+    let reserved = Tree::map(reserved.map(|(class, share)| (class, Tree::text(percent(share)))));
+    if !reserved.is_empty() {
+        tree.push(("reserved", reserved));
     }
     tree.push(("upgraded", Tree::text(cap.upgraded)));
     Tree::map(tree)

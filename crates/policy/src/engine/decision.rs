@@ -10,7 +10,7 @@ use strum::{IntoStaticStr, VariantArray};
 use super::no_place::NoPlace;
 use crate::client::Client;
 use crate::limiter::Judgement;
-use crate::policy::{Mode, Route};
+use crate::policy::{Class, Mode, Route};
 use crate::sketch::NextUnit;
 use crate::units::Timestamp;
 
@@ -31,6 +31,8 @@ pub struct Decision {
     pub client: Option<Client>,
     /// Position of the route in the policy; `None` when no route matched.
     pub route: Option<usize>,
+    /// How much it matters, as far as its route is known.
+    pub class: Class,
     /// Whether it is a CORS preflight that the gate answers itself, if it is admitted.
     pub answers_preflight: bool,
     /// What each limit of the route said; empty when none was asked.

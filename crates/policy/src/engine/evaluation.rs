@@ -7,7 +7,7 @@ use super::shared_limit::SharedOutcome;
 use crate::client::Client;
 use crate::door::{Asks, Token};
 use crate::limiter::{Hold, Place, Probe};
-use crate::policy::Route;
+use crate::policy::{Class, Route};
 use crate::request::Request;
 use crate::sketch::KeyHash;
 use crate::units::{Cost, Timestamp};
@@ -96,6 +96,7 @@ impl Evaluation {
                 dice,
                 client: None,
                 route: None,
+                class: Class::default(),
                 answers_preflight: false,
                 readings: Readings::new(),
                 delay_nanos: 0,

@@ -70,6 +70,7 @@ impl Engine {
         evaluation.decision.client = Some(client);
         match found {
             Ok(Some((index, route))) => {
+                evaluation.decision.class = self.policy().class(request, &client, route);
                 evaluation.decision.answers_preflight = route.answers_preflight(request);
                 evaluation.decision.verdict = self.read_limits(evaluation, request, &client, (index, route));
             }
@@ -124,7 +125,7 @@ impl Engine {
         if worst.is_some() {
             evaluation.decision.delay_nanos = 0;
         } else {
-            evaluation.door = self.at_the_door(&about, &mut hashed);
+            evaluation.door = self.at_the_door(&about, evaluation.decision.class, &mut hashed);
         }
         worst.map_or(Verdict::Admitted, Verdict::Refused)
     }

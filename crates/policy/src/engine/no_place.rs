@@ -5,7 +5,7 @@ use std::time::Duration;
 use strum::{IntoStaticStr, VariantArray};
 
 use crate::door::{Places, Standing, TokenDoor};
-use crate::units::Timestamp;
+use crate::units::{Criticality, Timestamp};
 
 /// Why nothing was given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, VariantArray, IntoStaticStr)]
@@ -44,6 +44,8 @@ pub enum Scarce {
         places: u32,
         /// How many the request's own node held.
         own_held: u32,
+        /// How many of them the request had to leave to more important ones.
+        reserved: u32,
     },
     /// The units of a rate.
     Units {
@@ -81,12 +83,19 @@ pub struct NoPlace {
     pub half_life: u32,
     /// How long it takes until all that are here have been served once, in milliseconds.
     pub round: u32,
+    /// The client's tier, as in [`Class::tier`](crate::policy::Class::tier).
+    pub tier: u8,
 }
 
 impl NoPlace {
-    /// Of a request that stood like this at these places.
-    pub fn new(reason: NoPlaceReason, standing: &Standing, places: &Places) -> NoPlace {
-        let of = Scarce::Places { held: places.held(), places: places.max(), own_held: standing.held as u32 };
+    /// Of a request of this class that stood like this at these places.
+    pub fn new(reason: NoPlaceReason, criticality: Criticality, standing: &Standing, places: &Places) -> NoPlace {
+        let of = Scarce::Places {
+            held: places.held(),
+            places: places.max(),
+            own_held: standing.held as u32,
+            reserved: places.spec().reserved.before(criticality, places.max()),
+        };
         NoPlace::standing(reason, of, standing, [places.half_life(), places.round()])
     }
 
@@ -117,6 +126,7 @@ impl NoPlace {
             next: thousandths(standing.next),
             half_life,
             round,
+            tier: 0,
         }
     }
 
@@ -124,18 +134,18 @@ impl NoPlace {
     pub fn pack(&self) -> [u64; NoPlace::WORDS] {
         let two = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
         let reason = NoPlaceReason::ALL.iter().position(|reason| *reason == self.reason).unwrap_or_default();
-        let (kind, [first, second, third]) = match self.of {
-            Scarce::Places { held, places, own_held } => (0, [held, places, own_held]),
-            Scarce::Units { capacity, tokens, kept } => (1, [capacity, tokens, kept]),
+        let (kind, [first, second, third, fourth]) = match self.of {
+            Scarce::Places { held, places, own_held, reserved } => (0, [held, places, own_held, reserved]),
+            Scarce::Units { capacity, tokens, kept } => (1, [capacity, tokens, kept, 0]),
         };
         [
-            two(reason as u32, u32::from(self.level)),
+            two(reason as u32, u32::from_le_bytes([self.level, self.tier, kind, 0])),
             two(first, second),
             two(self.waiting, self.share),
             two(third, self.own_waiting),
             two(self.own_used, self.score),
             two(self.next, self.half_life),
-            two(kind, self.round),
+            two(fourth, self.round),
         ]
     }
 
@@ -145,21 +155,22 @@ impl NoPlace {
     /// Reads what [`NoPlace::pack`] wrote.
     pub fn unpack(words: &[u64; NoPlace::WORDS]) -> Option<NoPlace> {
         let [
-            [reason, level],
+            [reason, level_tier_and_kind],
             [first, second],
             [waiting, share],
             [third, own_waiting],
             [own_used, score],
             [next, half_life],
-            [kind, round],
+            [fourth, round],
         ] = words.map(|word| [(word >> 32) as u32, word as u32]);
-        let (reason, level) = (*NoPlaceReason::ALL.get(reason as usize)?, u8::try_from(level).ok()?);
+        let reason = *NoPlaceReason::ALL.get(reason as usize)?;
+        let [level, tier, kind, _] = level_tier_and_kind.to_le_bytes();
         let of = match kind {
-            0 => Scarce::Places { held: first, places: second, own_held: third },
+            0 => Scarce::Places { held: first, places: second, own_held: third, reserved: fourth },
             1 => Scarce::Units { capacity: first, tokens: second, kept: third },
             _ => return None,
         };
-        Some(NoPlace { reason, of, waiting, level, own_waiting, own_used, share, score, next, half_life, round })
+        Some(NoPlace { reason, of, waiting, level, own_waiting, own_used, share, score, next, half_life, round, tier })
     }
 
     /// How long until it is worth asking again: one round, a second at least.

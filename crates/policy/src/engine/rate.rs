@@ -13,7 +13,7 @@ use super::decision::{Outcome, Reading, Refusal, Verdict};
 use super::evaluation::{AtRate, Evaluation, Read};
 use super::keys::{Hashed, Unkeyed};
 use super::no_place::{NoPlace, NoPlaceReason};
-use crate::door::{Asks, Path, Standing, Token, TokenDoor, TokenEntry, TokenWaiting};
+use crate::door::{Path, Standing, Token, TokenDoor, TokenEntry, TokenWaiting};
 use crate::policy::{Mode, OnLimit, Preflights};
 use crate::units::Timestamp;
 
@@ -66,7 +66,7 @@ impl Engine {
                 found => *hash = Some(found.map_or(LACKING, |hash| hash.halves()[0].max(LACKING))),
             }
         }
-        evaluation.rate = Some(AtRate { slot, asks: Asks { path, weight: 1.0, criticality: about.route.criticality } });
+        evaluation.rate = Some(AtRate { slot, asks: self.asks(path, evaluation.decision.class) });
         None
     }
 
@@ -157,7 +157,7 @@ impl Engine {
             reading.node = Some(standing.level);
             reading.retry_nanos = Some(no_place.retry_nanos());
         }
-        decision.no_place = Some(no_place);
+        decision.no_place = Some(NoPlace { tier: decision.class.tier, ..no_place });
         decision.verdict = Verdict::Refused(Refusal::FairShare);
         self.charge_demands(evaluation, now);
     }

@@ -17,6 +17,8 @@ pub struct Book {
     pub keys: Vec<Counted>,
     /// All routes, in the policy's order.
     pub routes: Vec<RouteName>,
+    /// The names of all tiers of clients, in the policy's order.
+    pub tiers: Vec<String>,
     /// The names of all stores, in the policy's order.
     pub stores: Vec<String>,
     /// The forwarding header that is read.
@@ -118,6 +120,7 @@ impl Book {
             rules: policy.rules.clone(),
             keys: policy.rules.iter().map(|rule| Counted::new(rule, &places)).collect(),
             routes: policy.routes.iter().enumerate().map(route).collect(),
+            tiers: policy.tiers.iter().map(|tier| tier.name.clone()).collect(),
             stores: policy.stores.iter().map(|store| store.name.clone()).collect(),
             header: policy.clients.header.name().to_string(),
             fingerprint: fingerprint.to_owned(),

@@ -28,6 +28,7 @@ pub use record::{Beside, Found, Record, Said};
 use crate::client::key::KeyPart;
 use crate::client::{ClientAddress, Hop, Mark, Source, Standing, Trace};
 use crate::engine::{DecisionId, Refusal, Scarce, Verdict};
+use crate::units::Criticality;
 
 /// What the first member of the document says.
 pub const SCHEMA: &str = "tidegate.explain/1";
@@ -58,6 +59,9 @@ pub struct Explanation {
     /// Which route took it; none when no route did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub route: Option<RoutePart>,
+    /// How much it mattered, where that is not `default`: `critical`, `sheddable`, `background`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub criticality: Option<String>,
     /// What each limit of the route said, in the route's order.
     pub limits: Vec<LimitPart>,
     /// How it stood in the queue of its origin, if it got no place there.
@@ -221,6 +225,7 @@ impl Explanation {
             status: known.status,
             client: client(record, book, known.trace, known.address, known.pseudonym),
             route: record.route.and_then(|route| self::route(route, record, book)),
+            criticality: (record.criticality != Criticality::Default).then(|| record.criticality.word().to_owned()),
             queue: queue_part(record, book),
             change: change.collect(),
             store: store_words(&limits),
@@ -301,16 +306,17 @@ fn route(index: u16, record: &Record, book: &Book) -> Option<RoutePart> {
 
 fn queue_part(record: &Record, book: &Book) -> Option<QueuePart> {
     let place = record.no_place.as_ref()?;
+    let tier = usize::from(place.tier).checked_sub(1).and_then(|tier| book.tiers.get(tier));
     match place.of {
         Scarce::Places { .. } => {
             let queue = book.routes.get(usize::from(record.route?))?.queue.as_ref()?;
-            Some(QueuePart::new(place, &queue.origin, &queue.levels))
+            Some(QueuePart::new(place, &queue.origin, &queue.levels, tier))
         }
         Scarce::Units { .. } => {
             let rules = record.limits.iter().map(|said| usize::from(said.rule));
             let mut rules = rules.filter_map(|at| Some((book.rules.get(at)?, book.keys.get(at)?)));
             let (rule, counted) = rules.find(|(rule, _)| rule.kind.has_nodes())?;
-            Some(QueuePart::new(place, &rule.name, &counted.nodes))
+            Some(QueuePart::new(place, &rule.name, &counted.nodes, tier))
         }
     }
 }

@@ -22,6 +22,9 @@ pub struct QueuePart {
     /// How many there were.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub places: Option<u32>,
+    /// How many of them it had to leave to more important requests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserved: Option<u32>,
     /// How many units come in a second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity: Option<f64>,
@@ -44,6 +47,9 @@ pub struct QueuePart {
     pub own_used: f64,
     /// For how many clients it stands.
     pub share: u32,
+    /// The tier that its weight is from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tier: Option<String>,
     /// What it held and used for each of those.
     pub score: f64,
     /// The same of the request that was next.
@@ -58,8 +64,8 @@ pub struct QueuePart {
 const ARRIVAL: &str = "arrival";
 
 impl QueuePart {
-    /// Of an origin or a limit, by the words for the levels of its queue.
-    pub fn new(place: &NoPlace, name: &str, levels: &[String]) -> QueuePart {
+    /// Of an origin or a limit, by the words for the levels of its queue, and the client's tier.
+    pub fn new(place: &NoPlace, name: &str, levels: &[String], tier: Option<&String>) -> QueuePart {
         let thousandths = |number: u32| f64::from(number) / 1e3;
         let name = Some(name.to_owned());
         let part = QueuePart {
@@ -68,6 +74,7 @@ impl QueuePart {
             limit: None,
             held: None,
             places: None,
+            reserved: None,
             capacity: None,
             tokens: None,
             kept: None,
@@ -77,15 +84,17 @@ impl QueuePart {
             own_waiting: place.own_waiting,
             own_used: thousandths(place.own_used),
             share: place.share,
+            tier: tier.cloned(),
             score: thousandths(place.score),
             next: thousandths(place.next),
             memory_seconds: thousandths(place.half_life),
             round_seconds: thousandths(place.round),
         };
         match place.of {
-            Scarce::Places { held, places, own_held } => {
+            Scarce::Places { held, places, own_held, reserved } => {
+                let reserved = (reserved > 0).then_some(reserved);
                 let (held, places, own_held) = (Some(held), Some(places), Some(own_held));
-                QueuePart { origin: name, held, places, own_held, ..part }
+                QueuePart { origin: name, held, places, own_held, reserved, ..part }
             }
             Scarce::Units { capacity, tokens, kept } => {
                 let [capacity, tokens, kept] = [capacity, tokens, kept].map(|number| Some(thousandths(number)));
@@ -112,11 +121,15 @@ impl QueuePart {
                 format!("{name}: {}/s, {tokens:.1} there, {kept:.0} kept for light clients, {outcome}", rate(capacity))
             }
         }];
+        if let Some(reserved) = self.reserved {
+            lines.push(format!("  kept for more important requests: {}", count(reserved)));
+        }
         if self.reason == "full" || self.by == ARRIVAL {
             return lines;
         }
         let each = if self.share > 1 {
-            format!(", {:.1} for each of the {} clients it stands for", self.score, self.share)
+            let tier = self.tier.as_ref().map_or_else(String::new, |tier| format!(" (tier {tier})"));
+            format!(", {:.1} for each of the {} clients it stands for{tier}", self.score, self.share)
         } else {
             String::new()
         };

@@ -8,7 +8,7 @@
 //! | 1 | when, as the stamp that every limit was judged by |
 //! | 2 | the client's pseudonym |
 //! | 1 | route, alternative, runner-up, policy, method, number of readings |
-//! | 1 | verdict, how the client was found, `Retry-After`, wait, what a store met it with |
+//! | 1 | verdict, criticality, how the client was found, `Retry-After`, wait, what a store met it with |
 //! | 7 without a place | what the queue of the origin looked like |
 //! | 2 or 3 a limit | rule, tier, mode, outcome, node, what remained; the wait; of a refusal, what it was short of |
 //!
@@ -21,8 +21,8 @@ use crate::client::{Client, Mark, Source};
 use crate::engine::{DecidedBy, Decision, Engine, Evaluation, NoPlace, Outcome, Reading, Refusal, Verdict};
 use crate::limiter::Owed;
 use crate::limiter::sharing::StoreError;
-use crate::policy::{Mode, Route, Taken};
-use crate::units::Timestamp;
+use crate::policy::{Class, Mode, Route, Taken};
+use crate::units::{Criticality, Timestamp};
 
 /// What is remembered of one decision, beside its id.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,6 +43,8 @@ pub struct Record {
     pub runner_up: Option<u16>,
     /// Which policy decided.
     pub book: u16,
+    /// How much it mattered.
+    pub criticality: Criticality,
     /// The outcome.
     pub verdict: Verdict,
     /// What the client was told to wait, in seconds; 0 when it was told nothing.
@@ -133,6 +135,7 @@ impl Record {
             alternative: taken.and_then(|taken| u8::try_from(taken.alternative?).ok()).filter(|at| *at != u8::MAX),
             runner_up: runner_up.and_then(|taken| position(taken.index)),
             book: beside.book,
+            criticality: decision.class.criticality,
             verdict: decision.verdict,
             retry_after: u32::try_from(beside.retry_after).unwrap_or(u32::MAX).min(MAX_RETRY_AFTER),
             delay_millis: u16::try_from(decision.delay_nanos.div_ceil(1_000_000)).unwrap_or(u16::MAX),
@@ -177,10 +180,11 @@ impl Record {
         verdict.put(u64::from(found.hops), 6);
         verdict.put(u64::from(found.peer_trusted), 1);
         verdict.put(u64::from(found.ignored_header), 1);
-        verdict.put(u64::from(self.retry_after), 28);
+        verdict.put(u64::from(self.retry_after), 26);
         verdict.put(u64::from(self.delay_millis), 16);
         verdict.put(self.store_error.map_or(0, |store_error| place_in(&StoreError::ALL, Some(&store_error)) + 1), 3);
         verdict.put(u64::from(self.no_place.is_some()), 1);
+        verdict.put(place_in(&Criticality::ALL, Some(&self.criticality)), 2);
         words.extend([self.at.nanos(), half(high), half(low), route.word, verdict.word]);
         for said in &self.limits {
             // as many as there is room for, by the size of the type
@@ -210,9 +214,10 @@ impl Record {
             peer_trusted: verdict.take(1) == 1,
             ignored_header: verdict.take(1) == 1,
         };
-        let (retry_after, delay_millis) = (verdict.take(28), verdict.take(16));
+        let (retry_after, delay_millis) = (verdict.take(26), verdict.take(16));
         let store_error = verdict.take(3).checked_sub(1).and_then(|at| StoreError::ALL.get(at as usize).copied());
         let without_place = verdict.take(1) == 1;
+        let criticality = Criticality::ALL.get(verdict.take(2) as usize).copied()?;
         let mut limits = ArrayVec::new();
         for _ in 0..count {
             let (said, behind) = Said::unpack(rest)?;
@@ -234,6 +239,7 @@ impl Record {
             alternative,
             runner_up,
             book,
+            criticality,
             verdict: refusal.map_or(Verdict::Admitted, Verdict::Refused),
             retry_after: u32::try_from(retry_after).ok()?,
             delay_millis: u16::try_from(delay_millis).ok()?,
@@ -251,6 +257,7 @@ impl Record {
             dice: 0,
             client: None,
             route: self.route.map(usize::from),
+            class: Class { criticality: self.criticality, tier: self.no_place.map_or(0, |place| place.tier) },
             answers_preflight: false,
             readings: self.limits.iter().map(Said::reading).collect(),
             delay_nanos: u64::from(self.delay_millis) * 1_000_000,
@@ -376,8 +383,8 @@ const BYS: u8 = 5;
 /// No position: more routes and limits than this have no names here.
 const NONE: u16 = u16::MAX;
 const NO_NODE: u8 = 31;
-/// Eight years; nobody is told to wait longer.
-const MAX_RETRY_AFTER: u32 = (1 << 28) - 1;
+/// Two years; nobody is told to wait longer.
+const MAX_RETRY_AFTER: u32 = (1 << 26) - 1;
 
 const METHODS: [Method; 9] = [
     Method::GET,

@@ -255,6 +255,7 @@ fn a_closed_limit_whose_store_was_silent_says_so_and_blames_no_client() {
             alternative: None,
             runner_up: None,
             book: 0,
+            criticality: Default::default(),
             verdict: Verdict::Refused(Refusal::StoreSilent),
             retry_after: 1,
             delay_millis: 0,

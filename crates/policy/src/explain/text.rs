@@ -18,6 +18,8 @@ impl Explanation {
         page.text.push('\n');
         page.client(&self.client);
         page.route(self);
+        page.label = "class";
+        self.criticality.iter().for_each(|class| page.line(class));
         page.limits(&self.limits);
         page.label = "place";
         self.queue.iter().flat_map(QueuePart::lines).for_each(|line| page.line(&line));

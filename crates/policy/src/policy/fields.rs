@@ -150,11 +150,13 @@ fn is_token(byte: u8) -> bool {
     matches!(byte, b'0'..=b'9' | b'A'..=b'Z' | b'^'..=b'z' | b'#'..=b'\'' | b'!' | b'*' | b'+' | b'-' | b'.' | b'|' | b'~')
 }
 
-/// What routes and the choice of an address read.
+/// What routes, tiers of clients, criticality and the choice of an address read.
 fn of_routes(policy: &Policy) -> Vec<HeaderName> {
     let matches = policy.routes.iter().flat_map(|route| &route.matches);
     let matched = matches.flat_map(|matched| &matched.headers).map(|(name, _)| name);
-    matched.chain(hashed(policy).flat_map(fields_of)).cloned().collect()
+    let tiers = policy.tiers.iter().flat_map(|tier| fields_of_condition(&tier.when));
+    let criticality = policy.clients.criticality.iter().map(|field| &field.name);
+    matched.chain(tiers).chain(criticality).chain(hashed(policy).flat_map(fields_of)).cloned().collect()
 }
 
 /// The keys that addresses of origins are chosen by, and those of their queues.

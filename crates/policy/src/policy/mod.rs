@@ -15,6 +15,7 @@ pub mod route;
 pub mod rule;
 pub mod statuses;
 pub mod store;
+pub mod tier;
 
 use std::sync::Arc;
 
@@ -33,6 +34,7 @@ pub use route::{Action, FixedAnswer, LONGEST_VALUE, Route, RouteTable, Taken, Un
 pub use rule::{CostRule, Counted, Mode, OnLimit, Preflights, Rule, Tier};
 pub use statuses::StatusSet;
 pub use store::{Breaker, Shared, Store, StoreId, StoreMode};
+pub use tier::{CRITICALITY_FIELD, Class, ClientTier};
 
 /// Everything the operator decided, compiled.
 #[derive(Debug, Clone)]
@@ -41,6 +43,8 @@ pub struct Policy {
     pub clients: ClientRules,
     /// What becomes of a request that has several lines of a field that a route or an enforced limit reads.
     pub repeated_fields: RepeatedFields,
+    /// Clients that count for more, or matter more or less, than others; the first whose condition holds.
+    pub tiers: Vec<ClientTier>,
     /// All limits, named ones first, then the unnamed ones of the routes. [`Route::rules`] are positions in this list.
     pub rules: Vec<Arc<Rule>>,
     /// All origins. [`Action::Forward`] holds a position in this list.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::statuses::StatusSet;
 use crate::client::key::KeySpec;
-use crate::door::{PlacesSpec, Reserve};
+use crate::door::{PlacesSpec, Reserve, Reserved};
 use crate::limiter::adaptive::AdaptiveSpec;
 use crate::units::Share;
 
@@ -234,6 +234,8 @@ pub struct InflightCap {
     pub order: QueueOrder,
     /// Places that the heaviest leave to lighter ones.
     pub reserve: Reserve,
+    /// Places that less important requests leave to more important ones.
+    pub reserved: Reserved,
     /// Places of their own for connections that are switched to another protocol.
     pub upgraded: u32,
 }
@@ -257,6 +259,7 @@ impl InflightCap {
             queue_timeout: InflightCap::QUEUE_TIMEOUT,
             order: QueueOrder::Arrival,
             reserve: Reserve::Learned,
+            reserved: Reserved::default(),
             upgraded: max,
         }
     }
@@ -275,8 +278,8 @@ impl InflightCap {
     /// The numbers of its door.
     pub fn places(&self) -> PlacesSpec {
         let share = |level: usize| self.nodes().get(level).map_or(1.0, |(_, share)| *share as f32);
-        let (queue, reserve) = (self.queue, self.reserve);
-        PlacesSpec { queue, reserve, shares: std::array::from_fn(share), ..PlacesSpec::new(self.max) }
+        let (queue, reserve, reserved) = (self.queue, self.reserve, self.reserved);
+        PlacesSpec { queue, reserve, reserved, shares: std::array::from_fn(share), ..PlacesSpec::new(self.max) }
     }
 }
 

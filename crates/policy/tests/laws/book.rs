@@ -104,6 +104,7 @@ pub fn book(rules: Vec<Rule>) -> Engine {
     let policy = Policy {
         clients: ClientRules { trust: Trust::Proxies(ProxySet::new([loopback], false)), ..ClientRules::default() },
         repeated_fields: Default::default(),
+        tiers: Vec::new(),
         rules: rules.into_iter().map(Arc::new).collect(),
         origins: Vec::new(),
         stores: Vec::new(),

@@ -21,7 +21,7 @@ fn the_bound_on_series_is_as_documented() {
         + 2 * routes
         + 26 * forwarding
         + 6 * slots
-        + 28 * origins
+        + 43 * origins
         + 2 * addresses
         + 14 * limits
         + nodes
@@ -86,6 +86,7 @@ fn late() -> NoPlace {
         next: 0,
         half_life: 1_000,
         round: 1_000,
+        tier: 0,
     }
 }
 

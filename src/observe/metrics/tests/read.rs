@@ -30,6 +30,7 @@ pub fn backend() -> Origin {
         inflight: 3,
         limit: Some(10),
         queued: 1,
+        queued_by_class: [0, 1, 0, 0],
         abandoned: 2,
         despite: Some(6),
         addresses: vec![address(1, 1.0, 0), address(2, 0.0, 4)],

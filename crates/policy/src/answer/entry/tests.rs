@@ -27,6 +27,7 @@ fn entry() -> Entry<'static> {
         host: b"shop.example.com"[..].into(),
         path: b"/login"[..].into(),
         route: Some("login".into()),
+        criticality: Some("critical".into()),
         status: 429,
         verdict: Some(Verdict::Refused(Refusal::Limit)),
         limits: [LimitEntry {
@@ -67,7 +68,7 @@ fn a_line_is_one_flat_object_without_what_is_absent() {
         concat!(
             r#"{"schema":"tidegate.access/1","time":"2001-09-09T01:46:40.000000005Z","at":77,"at_zero":999999999,"id":"000000000001A","#,
             r#""listener":"main","protocol":"h2","client":"c7f1","client_source":"forwarded","client_mark":"verified","method":"POST","#,
-            r#""host":"shop.example.com","path":"/login","route":"login","status":429,"verdict":"refused","#,
+            r#""host":"shop.example.com","path":"/login","route":"login","criticality":"critical","status":429,"verdict":"refused","#,
             r#""reason":"limit","limits":[{"name":"login","mode":"enforce","outcome":"limited","remaining":0,"#,
             r#""retry_ns":11400000000}],"attempts":0,"duration_ns":81000,"bytes_in":12,"bytes_out":345}"#,
             "\n"
@@ -271,8 +272,8 @@ fn any_entry() -> impl Strategy<Value = Entry<'static>> {
     let names = (word(), option(), option(), option(), option(), word(), option(), option(), option(), option());
     let numbers = (any::<[u64; 6]>(), any::<(u16, u32)>(), any::<[Option<u64>; 3]>());
     let limits = prop::collection::vec(limit(), 0..=Route::MAX_RULES);
-    (names, numbers, stranger(), stranger(), verdict, limits, any::<u64>()).prop_map(
-        |(names, numbers, host, path, verdict, limits, id)| {
+    (names, option(), numbers, stranger(), stranger(), verdict, limits, any::<u64>()).prop_map(
+        |(names, criticality, numbers, host, path, verdict, limits, id)| {
             let (listener, protocol, client, client_source, client_mark, method, route, origin, origin_address, error) =
                 names;
             let (
@@ -294,6 +295,7 @@ fn any_entry() -> impl Strategy<Value = Entry<'static>> {
                 host,
                 path,
                 route,
+                criticality,
                 status,
                 verdict,
                 limits: limits.into_iter().collect(),

@@ -2,10 +2,15 @@
 
 use std::sync::Arc;
 
+use http::{HeaderName, header};
+
 use super::checks::out_of_place;
 use super::context::Context;
+use super::own_fields::is_of_the_connection;
 use crate::client::address::Translation;
-use crate::client::trust::{ClientRules, ForwardHeader, HostBits, ProxySet, Trust, parse_cidr, parse_cidr_or_everyone};
+use crate::client::trust::{
+    ClientRules, CriticalityField, ForwardHeader, HostBits, ProxySet, Trust, parse_cidr, parse_cidr_or_everyone,
+};
 use crate::config::conceal::HIDDEN;
 use crate::config::fault::{Code, Diagnostic, Faults};
 use crate::config::places::Trusted;
@@ -14,7 +19,8 @@ use crate::config::read::{At, Field};
 use crate::config::schema::{ClientIp, File, TrustSource, TrustedProxies};
 use crate::config::shape::{Either, List};
 use crate::config::span::Span;
-use crate::units::Prefix;
+use crate::policy::CRITICALITY_FIELD;
+use crate::units::{Criticality, Prefix};
 use tidegate_http::hearsay::{self, Standing};
 
 /// The value as it may be shown.
@@ -54,6 +60,7 @@ pub fn clients(file: &File, context: &mut Context<'_>) -> (ClientRules, WrittenC
             }
             (rules.short, rules.degraded) = (long.short(), long.degraded());
             keep_headers(long, &mut rules, context);
+            rules.criticality = criticality(long, &rules, context);
             let hops = hops(long, &rules, context);
             if let Some(from) = long.from.get() {
                 trusted = peers(TRUSTED, &from.value, from.span, hops.is_some(), context);
@@ -131,6 +138,39 @@ fn keep_headers(long: &TrustedProxies, rules: &mut ClientRules, context: &mut Co
         let fault = Diagnostic::error(Code::CONFLICT, entry.span, what).label("has no effect").help(help.to_owned());
         context.faults.push(fault);
     }
+}
+
+/// The field in which trusted peers say how much a request matters.
+fn criticality(long: &TrustedProxies, rules: &ClientRules, context: &mut Context<'_>) -> Option<CriticalityField> {
+    let (name, ceiling) = match long.criticality.get()? {
+        At { value: Either::Short(name), span, .. } => ((name, *span), Criticality::Critical),
+        At { value: Either::Long(words), .. } => {
+            let field = words.field.get()?;
+            ((&field.value, field.span), words.ceiling())
+        }
+    };
+    let (name, at) = name;
+    const OTHERS: [HeaderName; 6] = [
+        header::HOST,
+        header::COOKIE,
+        header::AUTHORIZATION,
+        header::CONTENT_TYPE,
+        header::FORWARDED,
+        HeaderName::from_static("x-forwarded-for"),
+    ];
+    let is_another = is_of_the_connection(name)
+        || OTHERS.contains(name)
+        || name == rules.header.name()
+        || (hearsay::standing(name.as_str()).is_some() && *name != CRITICALITY_FIELD);
+    if is_another {
+        context.faults.push(
+            Diagnostic::error(Code::CONFLICT, at, format!("`{name}` says something else"))
+                .label("read for this and then removed, which its readers would miss")
+                .help("name a field of its own, such as `x-criticality`"),
+        );
+        return None;
+    }
+    Some(CriticalityField { name: name.clone(), ceiling })
 }
 
 fn set(trusted: &WrittenClients) -> ProxySet {

@@ -28,6 +28,7 @@ mod responses;
 mod routes;
 mod settings;
 mod stores;
+mod tiers;
 mod tls;
 mod untold;
 mod whole;

@@ -5,16 +5,19 @@ use crate::client::key::{KeyPart, KeySpec, MAX_PARTS, Missing};
 use crate::config::fault::{Code, Diagnostic, Faults};
 use crate::config::queue_text::NetworkLength;
 use crate::config::read::Field;
-use crate::config::scalar::Count;
-use crate::config::schema::Inflight;
+use crate::config::scalar::{Count, percent};
+use crate::config::schema::{self, Inflight};
 use crate::config::shape::{Either, Keyed};
 use crate::config::span::Span;
 use crate::config::word::OrderWord;
-use crate::door::{LEVELS, PlacesSpec, Reserve};
+use crate::door::{LEVELS, PlacesSpec, Reserve, Reserved};
 use crate::policy::{InflightCap, QueueOrder};
 
 /// The most places, and the most that a network may stand for.
 const MOST: u32 = PlacesSpec::UNCAPPED - 1;
+
+/// What may be kept for classes together.
+const MOST_RESERVED: f64 = 0.9;
 
 /// For how many clients a network stands where nothing is said about it: a /24 and a /16.
 const NETWORKS: [(u8, u32); 2] = [(24, 16), (16, 64)];
@@ -54,6 +57,7 @@ pub fn inflight(field: &Field<Either<Count, Inflight>>, faults: &mut Faults) -> 
         );
     }
     Some(InflightCap {
+        reserved: reserved(&words.reserved, faults),
         queue,
         queue_timeout: words.queue_timeout(),
         order,
@@ -61,6 +65,21 @@ pub fn inflight(field: &Field<Either<Count, Inflight>>, faults: &mut Faults) -> 
         upgraded: words.upgraded().unwrap_or(cap.max),
         ..cap
     })
+}
+
+/// The places that are kept for classes.
+fn reserved(field: &Field<schema::Reserved>, faults: &mut Faults) -> Reserved {
+    let Some(at) = field.get() else { return Reserved::default() };
+    let words = [&at.value.critical, &at.value.default, &at.value.sheddable];
+    let [critical, default, sheddable] = words.map(|share| share.value().map_or(0.0, |share| share.get()));
+    let sum = critical + default + sheddable;
+    if sum > MOST_RESERVED {
+        faults.push(
+            Diagnostic::error(Code::OUT_OF_RANGE, at.span, format!("{} of the places are reserved", percent(sum)))
+                .label(format!("must be {} or less together", percent(MOST_RESERVED))),
+        );
+    }
+    Reserved::new([critical, default, sheddable, 0.0])
 }
 
 /// The order of a queue by what is written.

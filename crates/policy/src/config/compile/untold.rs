@@ -13,9 +13,15 @@ use crate::config::span::Span;
 use crate::policy::Policy;
 use crate::policy::fields::read_by;
 
-/// Warns of each limit and match that reads a field which is always taken out before it is judged. `limits` are the places of the
-/// policy's limits.
-pub fn warn(policy: &Policy, settings: &Settings, limits: &[Span], routes: &[WrittenRoute], faults: &mut Faults) {
+/// Warns of each limit, tier and match that reads a field which is always taken out before it is judged. `limits` are the places of the
+/// policy's limits, `tiers` those of its tiers of clients.
+pub fn warn(
+    policy: &Policy,
+    settings: &Settings,
+    (limits, tiers): (&[Span], &[Span]),
+    routes: &[WrittenRoute],
+    faults: &mut Faults,
+) {
     let untold = |names: &mut dyn Iterator<Item = &HeaderName>| -> BTreeSet<String> {
         let untold = names.filter(|name| is_untold(&policy.clients, settings, name));
         untold.map(ToString::to_string).collect()
@@ -23,6 +29,11 @@ pub fn warn(policy: &Policy, settings: &Settings, limits: &[Span], routes: &[Wri
     for (rule, at) in policy.rules.iter().zip(limits) {
         for name in untold(&mut read_by(rule)) {
             faults.push(fault(&name, *at, &format!("the limit `{}`", rule.name)));
+        }
+    }
+    for (tier, at) in policy.tiers.iter().zip(tiers) {
+        for name in untold(&mut tier.when.headers.iter().map(|(name, _)| name)) {
+            faults.push(fault(&name, *at, &format!("the tier `{}`", tier.name)));
         }
     }
     for (route, written) in policy.routes.iter().zip(routes) {

@@ -3,7 +3,9 @@
 use super::context::Context;
 use super::defaults::defaults;
 use super::routes::WrittenRoute;
-use super::{cases, clients, guards, limits, origins, respelled, responses, routes, settings, stores, tls, untold};
+use super::{
+    cases, clients, guards, limits, origins, respelled, responses, routes, settings, stores, tiers, tls, untold,
+};
 use crate::config::case::Case;
 use crate::config::configuration::Config;
 use crate::config::effective::{Written, effective, fingerprint};
@@ -23,6 +25,7 @@ pub fn compile(file: &File, context: &mut Context<'_>) -> Config {
     let defaults = defaults(file);
     let (clients, written_clients) = clients::clients(file, context);
     let responses = file.responses.value().map(|own| responses::responses(own, context)).unwrap_or_default();
+    let (tiers, tiers_at): (Vec<_>, Vec<_>) = tiers::tiers(&file.tiers, context.faults).into_iter().unzip();
     let mut origins = origins::Origins::named(&file.origins, defaults.timeouts, context.faults);
     let mut stores = stores::Stores::named(&file.stores, defaults.on_store_error, context);
     let mut limits = limits::Limits::named(&file.limits, defaults.mode, &mut origins, &mut stores, context.faults);
@@ -45,6 +48,7 @@ pub fn compile(file: &File, context: &mut Context<'_>) -> Config {
     let policy = Policy {
         clients,
         repeated_fields: file.repeated_fields(),
+        tiers,
         rules: limits.rules(),
         origins: origins.origins(),
         stores: stores.stores(),
@@ -57,7 +61,7 @@ pub fn compile(file: &File, context: &mut Context<'_>) -> Config {
         tls::warn_of_idle(&policy.routes, &context.certificates, context.faults);
     }
     respelled::warn(&policy, &limits_at, context.faults);
-    untold::warn(&policy, &settings, &limits_at, &written, context.faults);
+    untold::warn(&policy, &settings, (&limits_at, &tiers_at), &written, context.faults);
     let key = file.secrets.value().and_then(|secrets| secret::written_key(secrets.client_hmac.value()?));
     let token = match file.admin.value() {
         Some(Either::Long(admin)) => admin.token.value().and_then(secret::written),

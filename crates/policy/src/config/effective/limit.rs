@@ -153,7 +153,7 @@ fn share(share: Share) -> Tree {
     Tree::text(percent(share.get()))
 }
 
-fn condition(condition: &Condition) -> Tree {
+pub fn condition(condition: &Condition) -> Tree {
     let mut tree = Vec::new();
     if !condition.networks.is_empty() {
         tree.push(("cidr", Tree::texts(&condition.networks)));

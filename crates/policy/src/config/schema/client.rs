@@ -1,9 +1,11 @@
 //! Who is asking: `trusted_proxies`, `client_ip`, `secrets`.
 
+use super::Condition;
 use crate::client::trust::{OnDegraded, OnShort};
 use crate::config::scalar::Count;
 use crate::config::section::section;
 use crate::config::shape::{Either, List};
+use crate::units::Criticality;
 use http::HeaderName;
 
 section! {
@@ -28,6 +30,36 @@ section! {
         /// other fields that name a client's address or another target are removed, whoever sends them, as a proxy passes on
         /// those that it does not write itself. The list of such fields is in `docs/connections.md`.
         optional keep_headers: List<HeaderName>,
+        /// The field in which these peers say how much a request matters: `critical`, `default`, `sheddable` or `background`, over what
+        /// its route and its client's tier say. Sent by anybody else it is removed. Origins get the result in
+        /// `x-tidegate-criticality`. Default: nobody is believed about it.
+        optional criticality: Either<HeaderName, CriticalityField>,
+    }
+    later: []
+}
+
+section! {
+    /// The field in which trusted peers say how much a request matters.
+    CriticalityField ("a map with `field`") {
+        /// Its name.
+        required field: HeaderName,
+        /// The most that it can make of a request; a word above that counts as this, and never as less than what route and tier say.
+        optional ceiling: Criticality [default critical],
+    }
+    later: []
+}
+
+section! {
+    /// Clients that stand for more than one, or matter more or less than others. A request is of the first tier in the file whose `when`
+    /// holds; at most 16.
+    ClientTier ("a map with `when`") {
+        /// Which requests.
+        required when: Condition,
+        /// How many single clients the key of such a request stands for in an origin's queue: many users behind one address count as so
+        /// many clients, and the networks around it for as many at least.
+        optional weight: Count [1 to 1000000, default 1],
+        /// How much such requests matter, over what their route says. Default: what their route says.
+        optional criticality: Criticality,
     }
     later: []
 }

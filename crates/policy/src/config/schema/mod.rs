@@ -19,12 +19,15 @@ pub use answer::{
     Body, BodyFile, Limited, Overloaded, ProxyName, Refusal, RefusalStatus, Responses, RetryAfter, RouteResponses,
 };
 pub use case::{Expect, Reply, Send, Test, TestFile};
-pub use client::{ClientIp, KeySource, SecretSource, Secrets, TrustSource, TrustedProxies};
+pub use client::{
+    ClientIp, ClientTier, CriticalityField, KeySource, SecretSource, Secrets, TrustSource, TrustedProxies,
+};
 pub use connection::{Connections, RefuseAtAccept, RequestBody, RequestHead, Response};
 pub use health::{Adaptive, Health};
 pub use limit::{Accuracy, Condition, DelayAction, Limit, LimitAction, OtherLimit, TagAction, Tier};
 pub use origin::{
-    Balance, BalanceText, ClientCertificate, Inflight, Origin, OriginAddress, OriginTls, Retries, RouteInflight,
+    Balance, BalanceText, ClientCertificate, Inflight, Origin, OriginAddress, OriginTls, Reserved, Retries,
+    RouteInflight,
 };
 pub use process::{
     AccessLog, Admin, Certificate, ClientCertificates, Drain, Http2, Listener, Log, Metrics, Overload, Sample, Server,
@@ -74,6 +77,9 @@ section! {
         /// origin would read the first and another the last. `refuse`: 400. `first`, `last`: that line counts, and
         /// the others are taken out. Fields with a client's address (`trusted_proxies`) have rules of their own.
         optional repeated_fields: RepeatedFields [default refuse],
+        /// Clients that stand for more than one, or matter more or less than others, each tier under a name of its own; the first in the
+        /// file whose `when` holds counts.
+        optional tiers: Keyed<Name, ClientTier>,
         /// Groups of equal servers that requests are sent to, each under a name of its own.
         optional origins: Keyed<OriginName, Origin>,
         /// Stores that several gates share limits through, each under a name of its own.

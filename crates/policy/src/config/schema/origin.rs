@@ -160,9 +160,25 @@ section! {
         /// Places that the heaviest leave to lighter ones: `learned`, as many as light requests were found to need, `none`, or a share such
         /// as `25%`, at most half.
         optional reserve: ReserveText,
+        /// Places that less important requests leave free, whoever asks, for each class: `{ critical: 5% }`.
+        optional reserved: Reserved,
         /// How many connections that are switched to another protocol at once: they have places of their own, of which one key takes no
         /// more than are left. Default: `max`.
         optional upgraded: Count [1 to 2147483646],
+    }
+    later: []
+}
+
+section! {
+    /// The shares of an origin's places that less important requests leave free, rounded up to whole places; at most 90% together, and one
+    /// place is for all.
+    Reserved ("a map such as `{ critical: 5% }`") {
+        /// For requests of `criticality: critical`.
+        optional critical: Share,
+        /// For those of `default`, and of `critical` beyond their own.
+        optional default: Share,
+        /// For those of `sheddable`, and more important ones beyond their own; `background` leaves them free.
+        optional sheddable: Share,
     }
     later: []
 }

@@ -49,7 +49,8 @@ section! {
         /// How long to wait for the origin, over what it says itself.
         optional timeouts: Words<Timeouts>,
         /// How much its requests matter where not all can be served, at the origin's queue and when the gate itself has too much to do:
-        /// `critical` goes first, `background` gives way first.
+        /// `critical` goes first, `background` gives way first. A tier of clients, and a trusted peer, may say otherwise. Origins get it in
+        /// `x-tidegate-criticality`, unless it is `default`.
         optional criticality: Criticality [default default],
     }
     later: ["redirect", "rewrite", "action", "exempt", "tiers"]

@@ -34,13 +34,14 @@ fn record() -> impl Strategy<Value = Record> {
     let places = (prop::option::of(0..NONE), prop::option::of(0..u8::MAX), prop::option::of(0..NONE), any::<u16>());
     let who = (any::<u64>(), any::<[u8; 16]>(), prop::option::of(found()), prop::option::of(0..METHODS.len()));
     let store_error = prop::option::of(0..StoreError::ALL.len());
-    let end = (prop::option::of(0..Refusal::ALL.len()), 0..=MAX_RETRY_AFTER, any::<u16>(), store_error);
+    let refusal = prop::option::of(0..Refusal::ALL.len());
+    let end = (refusal, 0..=MAX_RETRY_AFTER, any::<u16>(), store_error, 0..Criticality::ALL.len());
     let limits = prop::collection::vec(said(), 0..=Route::MAX_RULES);
     (places, who, end, limits, prop::option::of(no_place())).prop_map(
         |(
             (route, alternative, runner_up, book),
             (at, client, found, method),
-            (refusal, retry_after, delay_millis, store_error),
+            (refusal, retry_after, delay_millis, store_error, criticality),
             limits,
             no_place,
         )| Record {
@@ -52,6 +53,7 @@ fn record() -> impl Strategy<Value = Record> {
             alternative,
             runner_up,
             book,
+            criticality: Criticality::ALL[criticality],
             verdict: refusal.map_or(Verdict::Admitted, |at| Verdict::Refused(Refusal::ALL[at])),
             retry_after,
             delay_millis,
@@ -63,18 +65,17 @@ fn record() -> impl Strategy<Value = Record> {
 }
 
 fn no_place() -> impl Strategy<Value = NoPlace> {
-    (any::<[u32; 11]>(), any::<u8>(), 0..NoPlaceReason::ALL.len(), any::<bool>()).prop_map(
-        |(numbers, level, reason, rate)| {
-            let [held, places, waiting, own_held, own_waiting, own_used, share, score, next, half_life, round] =
-                numbers;
-            let reason = NoPlaceReason::ALL[reason];
-            let of = match rate {
-                true => Scarce::Units { capacity: held, tokens: places, kept: own_held },
-                false => Scarce::Places { held, places, own_held },
-            };
-            NoPlace { reason, of, waiting, level, own_waiting, own_used, share, score, next, half_life, round }
-        },
-    )
+    let numbers = (any::<[u32; 12]>(), any::<[u8; 2]>());
+    (numbers, 0..NoPlaceReason::ALL.len(), any::<bool>()).prop_map(|((numbers, [level, tier]), reason, rate)| {
+        let [held, places, waiting, own_held, own_waiting, own_used, share, score, next, half_life, round, reserved] =
+            numbers;
+        let reason = NoPlaceReason::ALL[reason];
+        let of = match rate {
+            true => Scarce::Units { capacity: held, tokens: places, kept: own_held },
+            false => Scarce::Places { held, places, own_held, reserved },
+        };
+        NoPlace { reason, of, waiting, level, own_waiting, own_used, share, score, next, half_life, round, tier }
+    })
 }
 
 proptest! {
@@ -113,6 +114,7 @@ fn two_limits_one_of_which_refused_are_ten_words() {
         alternative: None,
         runner_up: None,
         book: 0,
+        criticality: Criticality::Default,
         verdict: Verdict::Refused(Refusal::Limit),
         retry_after: 1,
         delay_millis: 0,

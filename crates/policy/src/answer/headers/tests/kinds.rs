@@ -115,6 +115,7 @@ fn queue_with_round(round: u32) -> NoPlace {
         next: 0,
         half_life: 1_000,
         round,
+        tier: 0,
     }
 }
 

@@ -33,7 +33,7 @@ pub fn exempt(field: &Field<List<Either<String, schema::Condition>>>, faults: &m
                 .map(|network| Condition { networks: vec![network], headers: Vec::new() }),
             Either::Long(written) => {
                 let condition = condition(item.span, written, faults);
-                warn_if_forgeable(condition.as_ref(), item.span, faults);
+                warn_if_forgeable(condition.as_ref(), item.span, ESCAPES, faults);
                 condition
             }
         });
@@ -65,7 +65,7 @@ pub fn tiers(
         let when = item.value.when.get().and_then(|when| condition(when.span, &when.value, faults));
         let kind = tier(written, item, numbers, cost, faults);
         if kind == Some(None) {
-            warn_if_forgeable(when.as_ref(), item.span, faults);
+            warn_if_forgeable(when.as_ref(), item.span, ESCAPES, faults);
         }
         tiers.push(when.zip(kind).map(|(when, kind)| Tier { when, kind }));
     }
@@ -117,7 +117,7 @@ fn tier(
 }
 
 /// A condition; `None` when it has faults or would never hold.
-fn condition(at: Span, written: &schema::Condition, faults: &mut Faults) -> Option<Condition> {
+pub fn condition(at: Span, written: &schema::Condition, faults: &mut Faults) -> Option<Condition> {
     let mut condition = Condition::default();
     let mut good = (written.cidr.get().is_some() || !written.cidr.is_present())
         && (written.header.get().is_some() || !written.header.is_present());
@@ -158,8 +158,11 @@ fn network(entry: &At<String>, faults: &mut Faults) -> Option<Prefix> {
     clients::network(entry, false, faults)
 }
 
-/// Whoever knows the header escapes the limit.
-fn warn_if_forgeable(condition: Option<&Condition>, at: Span, faults: &mut Faults) {
+/// What comes of a header that anybody can send.
+const ESCAPES: &str = "escapes this limit";
+
+/// Warns of a condition that rests on a header alone; `what` says what whoever knows it gets.
+pub fn warn_if_forgeable(condition: Option<&Condition>, at: Span, what: &str, faults: &mut Faults) {
     let Some(when) = condition.filter(|when| when.networks.is_empty()) else { return };
     // a stranger may not tell these
     if when.headers.iter().any(|(name, _)| hearsay::standing(name.as_str()).is_some()) {
@@ -167,7 +170,7 @@ fn warn_if_forgeable(condition: Option<&Condition>, at: Span, faults: &mut Fault
     }
     let Some((name, _)) = when.headers.first() else { return };
     faults.push(
-        Diagnostic::new(Code::FORGEABLE, at, format!("whoever sends `{name}` escapes this limit"))
+        Diagnostic::new(Code::FORGEABLE, at, format!("whoever sends `{name}` {what}"))
             .label("rests on a header alone, which anybody can send")
             .help("add `cidr`, or make sure that a proxy in front removes what clients send"),
     );

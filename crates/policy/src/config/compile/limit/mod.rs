@@ -7,7 +7,7 @@
 mod action;
 mod belongs;
 mod cost;
-mod exception;
+pub mod exception;
 mod key;
 pub mod kind;
 mod memory;
