@@ -1,7 +1,9 @@
 //! The fair door in virtual time: floods against bystanders, and its laws.
 
+mod attacks;
 mod laws;
 mod rate;
 mod scenes;
+mod table;
 mod threads;
 mod world;
