@@ -6,9 +6,11 @@
 mod check;
 mod completions;
 mod demo;
+mod doctor;
 pub mod exit;
 mod explain;
 mod global;
+mod init;
 mod man;
 mod output;
 mod pardon;
@@ -56,8 +58,10 @@ const VERSION: &str = match (cfg!(feature = "store"), cfg!(feature = "tui")) {
 /// What tidegate can be asked to do.
 #[derive(Debug, Subcommand)]
 enum Verb {
+    Init(init::Arguments),
     Run(run::Run),
     Demo(demo::Demo),
+    Doctor(doctor::Arguments),
     Check(check::Arguments),
     Test(test::Arguments),
     Show(show::Arguments),
@@ -93,8 +97,10 @@ impl Arguments {
     fn run(self) -> ExitCode {
         let Arguments { global, verb } = self;
         match &verb {
+            Verb::Init(arguments) => init::run(arguments, &global),
             Verb::Run(arguments) => run::run(arguments, &global),
             Verb::Demo(arguments) => demo::demo(arguments, &global),
+            Verb::Doctor(arguments) => doctor::run(arguments, &global),
             Verb::Check(arguments) => check::run(arguments, &global),
             Verb::Test(arguments) => test::run(arguments, &global),
             Verb::Show(arguments) => show::run(arguments, &global),

@@ -81,7 +81,7 @@ pub fn run(arguments: &Arguments, global: &Global) -> ExitCode {
 }
 
 /// The tests that are asked for, run; `None` when the configuration is invalid.
-fn tested(loaded: &Loaded, only: Option<&str>) -> Result<Option<Vec<Tested>>, String> {
+pub fn tested(loaded: &Loaded, only: Option<&str>) -> Result<Option<Vec<Tested>>, String> {
     let Ok(config) = &loaded.outcome else { return Ok(None) };
     let book = Book::of(config);
     // as the live gate spells paths

@@ -8,6 +8,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::fs::Access;
 use serde_json::Value;
 
 use crate::admin::client;
@@ -41,14 +42,29 @@ pub fn default_path() -> Option<PathBuf> {
     folder().map(|folder| folder.join(SOCKET))
 }
 
-/// Returns where a verb without `--admin` looks: the first of these that answers.
+/// Returns where a verb without `--admin` looks: the first of these that answers. A demonstration comes last.
 pub fn places() -> Vec<PathBuf> {
     let mut places: Vec<PathBuf> = default_path().into_iter().collect();
     let system = Path::new(SYSTEM).join(PRIVATE).join(SOCKET);
     if !places.contains(&system) {
         places.push(system);
     }
+    let demo = demo_path();
+    // whoever can make folders there could answer in its name
+    if demo.parent().is_some_and(|folder| is_private(folder).is_ok()) {
+        places.push(demo);
+    }
     places
+}
+
+/// Returns where the user's demonstration listens: not where a service would, for which it must not be taken.
+pub fn demo_path() -> PathBuf {
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|value| !value.is_empty());
+    let folder = runtime.map_or_else(
+        || std::env::temp_dir().join(format!("tidegate-demo-{}", rustix::process::geteuid().as_raw())),
+        |runtime| PathBuf::from(runtime).join("tidegate-demo"),
+    );
+    folder.join(SOCKET)
 }
 
 /// Makes the folder private, or finds it so.
@@ -66,6 +82,28 @@ pub fn prepare(path: &Path) -> Result<(), String> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => return Err(format!("{}: {error}", folder.display())),
     }
+    is_private(folder)
+}
+
+/// Says whether [`prepare`] would find or make the folder private, and changes nothing.
+///
+/// # Errors
+/// As those of [`prepare`].
+pub fn examine(path: &Path) -> Result<(), String> {
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    if folder.exists() {
+        return is_private(folder);
+    }
+    // root's system folder is made with it
+    let above = folder
+        .parent()
+        .map(|above| if above == Path::new(SYSTEM) && !above.exists() { Path::new("/run") } else { above });
+    let above = above.unwrap_or(Path::new("/"));
+    rustix::fs::access(above, Access::WRITE_OK | Access::EXEC_OK)
+        .map_err(|error| format!("{} cannot be made: {}: {error}", folder.display(), above.display()))
+}
+
+fn is_private(folder: &Path) -> Result<(), String> {
     let metadata = fs::metadata(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let ours = metadata.uid() == rustix::process::geteuid().as_raw();
     if !ours || metadata.mode() & 0o077 != 0 {

@@ -125,6 +125,25 @@ impl Marks {
     }
 }
 
+/// What a process that starts here will share out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outlook {
+    /// How many descriptors it may have.
+    pub limit: u64,
+    /// How many connections of clients fit.
+    pub room: u64,
+    /// The limit under which as many fit as were asked for.
+    pub enough: u64,
+}
+
+/// Tells what [`share_out`] will find, for this many connections of clients.
+pub fn outlook(connections: u64) -> Outlook {
+    let limit = raise(connections).now;
+    let used = lowest_free(rustix::stdio::stdin()).map_or(limit, |free| number(&free));
+    let marks = Marks::of(limit, used);
+    Outlook { limit, room: marks.room(), enough: marks.limit_for(connections) }
+}
+
 /// Shares out what the limit allows, beside what is open already. Says in the log what came of it, and what to do when fewer
 /// clients fit than `connections`.
 pub fn share_out(limit: Limit, connections: u64) {

@@ -131,7 +131,7 @@ fn validate(root: &Value, schema: &Value, value: &Value, at: &str, faults: &mut 
     };
     for (keyword, rule) in keywords {
         let fine = match keyword.as_str() {
-            "$schema" | "$defs" | "title" | "description" | "format" | "default" | "propertyNames"
+            "$schema" | "$id" | "$defs" | "title" | "description" | "format" | "default" | "propertyNames"
             | "patternProperties" => true,
             "$ref" => {
                 let name = rule.as_str().unwrap().strip_prefix("#/$defs/").unwrap();

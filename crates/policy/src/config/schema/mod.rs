@@ -132,6 +132,7 @@ pub fn json_schema() -> schemars::Schema {
     let root = <File as Read>::schema(&mut generator);
     let mut schema = schemars::json_schema!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": "https://tidegate.example/tidegate.schema.json",
         "title": "tidegate policy file, version 1",
         "$defs": generator.take_definitions(true)
     });
