@@ -51,9 +51,13 @@ pub fn demo(args: &Demo, global: &Global) -> ExitCode {
     ended
 }
 
-/// A place for the admin socket that no other process looks at: a demonstration must not be taken for the service.
+/// Where verbs find a demonstration; for a second one of the same user a place of its own, which `--admin` names.
 fn admin_socket() -> Option<PathBuf> {
-    let path = std::env::temp_dir().join(format!("tidegate-demo-{}", std::process::id())).join("admin.sock");
+    let usual = control::demo_path();
+    let path = match std::os::unix::net::UnixStream::connect(&usual) {
+        Ok(_) => std::env::temp_dir().join(format!("tidegate-demo-{}", std::process::id())).join("admin.sock"),
+        Err(_) => usual,
+    };
     control::prepare(&path).is_ok().then_some(path)
 }
 
@@ -79,18 +83,21 @@ telemetry:
 }
 
 fn instructions(gate: SocketAddr, policy: &str, admin: Option<&Path>) -> String {
-    let why = admin.map(|admin| {
+    let verbs = admin.map(|admin| {
+        let program = program();
+        let live = if cfg!(feature = "tui") { "top" } else { "status" };
+        // the usual place is looked at anyway
+        let at = if admin == control::demo_path() { String::new() } else { format!(" --admin {}", admin.display()) };
         format!(
             "
-Why was the last one refused? Its answer has the id:
+Why was the last one refused? Its answer has the id. What happens now?
 
-  {} explain --admin {} --decision ID
-",
-            program().display(),
-            admin.display()
+  {program} explain{at} --decision ID
+  {program} {live}{at}
+"
         )
     });
-    let why = why.unwrap_or_default();
+    let verbs = verbs.unwrap_or_default();
     let indented: String = policy.lines().map(|line| format!("    {line}\n")).collect();
     format!(
         "tidegate guards a small origin with this policy:
@@ -101,17 +108,27 @@ Try, in another terminal:
   curl -i http://{gate}/
   for i in 1 2 3 4 5 6; do curl -s -o /dev/null -w '%{{http_code}} ' -X POST http://{gate}/login; done; echo
   curl -i -X POST -H 'X-Forwarded-For: 203.0.113.7' http://{gate}/login
-{why}
+{verbs}
 Ctrl-C stops it.
 "
     )
 }
 
-/// How to call this program again from here.
-fn program() -> PathBuf {
-    let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("tidegate"));
+/// How to call this program again from here, as it can be typed.
+fn program() -> String {
+    let Ok(program) = std::env::current_exe() else { return "tidegate".to_owned() };
+    let is_it = |found: PathBuf| found.canonicalize().is_ok_and(|found| found == program);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).map(|folder| folder.join("tidegate")).find(|found| found.is_file());
+    if found.is_some_and(is_it) {
+        return "tidegate".to_owned();
+    }
     let here = std::env::current_dir().unwrap_or_default();
-    program.strip_prefix(&here).map(Path::to_owned).unwrap_or(program)
+    match program.strip_prefix(&here) {
+        // a name without a folder would be looked for in PATH
+        Ok(below) => format!("./{}", below.display()),
+        Err(_) => program.display().to_string(),
+    }
 }
 
 /// The smallest origin there is: says hello to every request and keeps the connection.
