@@ -22,6 +22,7 @@
 //! | 3 | [`door`] | who of those that wait for something scarce goes next, and who goes away |
 //! | 3 | [`overload`] | how near a server is to what it can serve, and who is refused then |
 //! | 4 | [`client`] | the client of a request |
+//! | 5 | [`bans`] | whom operators shut out for a while |
 //! | 5 | [`policy`] | the compiled policy: immutable and valid |
 //! | 6 | [`config`] | text to policy, or all its faults |
 //! | 6 | [`engine`] | decides about requests |
@@ -85,7 +86,7 @@
 
 pub use tidegate_limits::{door, limiter, overload, sketch, units};
 pub use tidegate_offline::{picture, replay, scenario};
-pub use tidegate_policy::{answer, client, config, engine, explain, human, policy, request};
+pub use tidegate_policy::{answer, bans, client, config, engine, explain, human, policy, request};
 
 pub mod system;
 

@@ -7,11 +7,13 @@ use serde::Serialize;
 
 use super::asked::Asked;
 use super::context::Context;
+use super::whom;
 use crate::config;
 use crate::engine::DecisionId;
 use crate::explain::Explanation;
 use crate::observe::decisions::budget::{PERIOD, WHOLE};
-use crate::observe::decisions::{SAMPLE, Surroundings, Whom};
+use crate::observe::decisions::{SAMPLE, Several, Surroundings, Whom};
+use crate::observe::pseudonym::Pseudonym;
 use crate::running::process::Process;
 use crate::small_server::Answer;
 use crate::units::Timestamp;
@@ -76,13 +78,24 @@ pub fn latest(context: &Arc<Context>, asked: &Asked) -> Answer {
             let generation = process.generation();
             let lately = generation.refused().list(process.clock.now()).entries;
             let known = lately.into_iter().map(|entry| entry.payload);
-            match Whom::parse(text, &generation.engine().policy().clients, &process.pseudonyms, known) {
-                Some(whom) => Some((whom, text.as_str())),
+            let whom = match Whom::of_address(text, &generation.engine().policy().clients, &process.pseudonyms) {
+                Some(whom) => whom,
+                None if Pseudonym::may_begin(text) => {
+                    match Whom::of_pseudonym(text, &process.pseudonyms, known, &process.decisions) {
+                        Ok(whom) => whom,
+                        Err(Several) => return whom::several(text),
+                    }
+                }
                 None => {
-                    let why = format!("`{text}` is neither an address nor a pseudonym, which has 22 characters");
+                    let why = format!(
+                        "`{text}` is neither an address nor a pseudonym, which has {} characters, of which the first {} are enough",
+                        Pseudonym::CHARACTERS,
+                        Pseudonym::SHORTEST,
+                    );
                     return Answer::error(StatusCode::BAD_REQUEST, why);
                 }
-            }
+            };
+            Some((whom, text.as_str()))
         }
     };
     // a pseudonym is told anyway, and no address that could be shown
@@ -97,9 +110,11 @@ pub fn latest(context: &Arc<Context>, asked: &Asked) -> Answer {
 /// Asks with what the process knows now.
 fn around<T>(process: &Process, ask: impl FnOnce(&Surroundings<'_>) -> T) -> T {
     let generation = process.generation();
+    let bans = generation.engine().bans().table();
     ask(&Surroundings {
         policy: generation.engine().policy(),
         fields: &|route| generation.fields(route),
         unix_nanos_at_origin: process.unix_nanos_at_origin(),
+        bans: &bans,
     })
 }

@@ -9,6 +9,7 @@
 //! answered `{ "error": … }`. The command line asks through [`client`].
 
 mod asked;
+mod bans;
 pub mod client;
 mod context;
 mod decisions;
@@ -22,6 +23,7 @@ mod pardons;
 mod parts;
 mod status;
 pub mod web;
+mod whom;
 
 use std::sync::Arc;
 
@@ -51,6 +53,10 @@ fn endpoints() -> Vec<Endpoint> {
         Endpoint::get("/api/v1/decisions", decisions::latest),
         Endpoint::get("/api/v1/decisions/{id}", decisions::one),
         Endpoint::get("/api/v1/config", parts::get_config),
+        Endpoint::get("/api/v1/bans", bans::list),
+        Endpoint::post("/api/v1/ban", Handler::Now(bans::ban)),
+        Endpoint::post("/api/v1/unban", Handler::Now(bans::unban)),
+        Endpoint::post("/api/v1/bans/networks", Handler::Now(bans::networks)),
         Endpoint::get("/api/v1/pardons", pardons::list),
         Endpoint::post("/api/v1/pardon", Handler::Now(pardons::pardon)),
         Endpoint::post("/api/v1/pardon/revoke", Handler::Now(pardons::revoke)),

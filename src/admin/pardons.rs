@@ -1,26 +1,22 @@
 //! Pardons: `POST /api/v1/pardon`, `POST /api/v1/pardon/revoke`, `GET /api/v1/pardons`.
 //!
-//! A client is named by its address, by a network, or as it is called in log and lists. A pseudonym cannot be led back to an
-//! address, so it is looked for among those whom the limits refuse most.
+//! A client is named as [`whom`] reads it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
 use serde::Deserialize;
 
 use super::asked::Asked;
 use super::context::Context;
 use super::pardoned::{Given, named};
-use crate::client::trust::parse_cidr;
-use crate::client::{self, Client, ClientNetwork, Mark};
+use super::whom;
 use crate::engine::NotPardoned;
-use crate::observe::pseudonym::Pseudonym;
 use crate::observe::state::{Pardon, Pardoned, PardonedLimit, Pardons, Revoked};
-use crate::request::Peer;
 use crate::small_server::Answer;
-use crate::units::{Prefix, Timestamp};
+use crate::units::Timestamp;
 
 /// So many clients may be pardoned at a time.
 pub const MOST_PARDONED: usize = 1_024;
@@ -57,7 +53,10 @@ pub fn pardon(context: &Arc<Context>, asked: &Asked) -> Answer {
             None => return Answer::error(StatusCode::NOT_FOUND, format!("there is no limit `{name}`")),
         },
     };
-    let Some(found) = find(context, &wanted.client) else { return unknown() };
+    let found = match whom::find(context, &wanted.client) {
+        Ok(found) => found,
+        Err(refusal) => return refusal,
+    };
     let now = context.process.clock.now();
     let exempt = Duration::from_secs(wanted.exempt_seconds);
     if exempt > LONGEST {
@@ -123,7 +122,7 @@ pub fn revoke(context: &Arc<Context>, asked: &Asked) -> Answer {
     let name = if pardons.contains_key(&wanted.client) {
         Some(wanted.client.clone())
     } else {
-        find(context, &wanted.client).and_then(|found| named(&pardons, &found.clients))
+        whom::find(context, &wanted.client).ok().and_then(|found| named(&pardons, &found.clients))
     };
     let Some((name, given)) = name.and_then(|name| pardons.remove_entry(&name)) else {
         return Answer::error(StatusCode::NOT_FOUND, "this client is not pardoned");
@@ -149,54 +148,4 @@ pub fn list(context: &Arc<Context>, _: &Asked) -> Answer {
     };
     let pardons = context.pardons.kept(now).iter().map(pardon).collect();
     Answer::json(StatusCode::OK, &Pardons { pardons, schema: "tidegate.pardons/1".into() })
-}
-
-/// Whom an operator means.
-struct Found {
-    /// As log and lists have it.
-    name: String,
-    /// The client, once for every mark under which it is counted.
-    clients: Vec<Client>,
-    /// What was given, if it was an address or a network.
-    network: Option<Prefix>,
-}
-
-fn unknown() -> Answer {
-    let why = "neither an address, nor a network, nor a client that the limits refused lately; a pseudonym cannot be led back \
-               to others";
-    Answer::error(StatusCode::NOT_FOUND, why)
-}
-
-fn find(context: &Context, text: &str) -> Option<Found> {
-    let generation = context.process.generation();
-    let lately = generation.refused().list(context.process.clock.now()).entries;
-    let address = text.parse().ok().map(|address| Prefix::around(address, 32, 128));
-    let network = address.or_else(|| parse_cidr(text).ok().map(|(prefix, _)| prefix));
-    if network.is_none() && text != "unix" {
-        let pseudonym = Pseudonym::parse(text);
-        let client = lately.iter().map(|entry| entry.payload).find(|client| {
-            context.process.pseudonyms.all_of(client).any(|name| Some(name) == pseudonym)
-                || client.network.to_string() == text
-        })?;
-        return Some(Found { name: context.name_of(&client), clients: vec![client], network: None });
-    }
-    let rules = &generation.engine().policy().clients;
-    let peer = network.map_or(Peer::Unix, |network| Peer::Ip(network.address()));
-    let mut client = client::resolve(rules, peer, &HeaderMap::new()).unwrap_or_else(|unresolved| unresolved.client);
-    client.mark = Mark::Verified;
-    let mut clients = vec![client];
-    // what its requests were counted under when its address could be told less well
-    for seen in lately.iter().map(|entry| entry.payload).filter(|seen| seen.network == client.network) {
-        if clients.iter().all(|known| known.mark != seen.mark) {
-            let mut client = client;
-            client.mark = seen.mark;
-            clients.push(client);
-        }
-    }
-    // an address inside of what counts as one client is that client
-    let network = network.map(|network| match client.network {
-        ClientNetwork::Prefix(counted) if counted.length() < network.length() => counted,
-        _ => network,
-    });
-    Some(Found { name: context.name_of(&client), clients, network })
 }

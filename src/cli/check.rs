@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 use super::exit;
 use super::global::{Global, load_to_serve};
 use super::output::{print, say};
+use crate::bans::{self, MOST_BANS};
 use crate::config::fault::Severity;
 use crate::config::render::{self, render};
 use crate::config::{Config, Loaded, Tree};
@@ -160,6 +161,8 @@ fn details(config: &Config, series: usize) -> String {
         ));
     }
     text.push_str(&overload(config));
+    let (most, memory) = (human::grouped(MOST_BANS as u64), bans::MEMORY.0.div_ceil(1 << 20));
+    text.push_str(&format!("bans: at most {most}, {memory} MiB of memory with all of them\n"));
     text
 }
 

@@ -53,7 +53,7 @@ struct What {
     /// The decision of this id, from an answer's `x-tidegate-decision` or the access log
     #[arg(long, value_name = "ID")]
     decision: Option<String>,
-    /// The last decisions about this client: an address, or a pseudonym from the access log
+    /// The last decisions about this client: an address, or a pseudonym from the access log or its first 8 characters
     #[arg(long, value_name = "WHO", allow_hyphen_values = true)]
     client: Option<String>,
     /// A request that nobody sent, such as 'POST https://shop.example.com/login'

@@ -75,7 +75,7 @@ const EXIT_CODES: [(&str, &str); 6] = [
     ("0", "Done, nothing wrong."),
     (
         "1",
-        "The answer is no: warnings under --deny-warnings, a test that failed, a --fail-if that holds, a reload, upgrade or pardon that did not happen, a second signal to stop.",
+        "The answer is no: warnings under --deny-warnings, a test that failed, a --fail-if that holds, a reload, upgrade, pardon or ban that did not happen, a second signal to stop.",
     ),
     ("2", "Wrong usage."),
     ("69", "No server answers on the admin socket."),

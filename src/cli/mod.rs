@@ -3,6 +3,8 @@
 //! Data goes to standard output, messages to standard error (`output`). A new verb is a file here with its arguments and a function
 //! from them and `Global` (`global`) to an [`ExitCode`] ([`exit`]), a variant of `Verb`, and an arm in [`main`].
 
+mod ban;
+mod bans;
 mod check;
 mod completions;
 mod demo;
@@ -28,6 +30,7 @@ mod top;
 #[cfg(not(feature = "tui"))]
 #[path = "top/absent.rs"]
 mod top;
+mod unban;
 mod upgrade;
 
 use std::io::{self, Write as _};
@@ -71,6 +74,9 @@ enum Verb {
     Status(status::Arguments),
     Top(top::Arguments),
     Pardon(pardon::Arguments),
+    Ban(ban::Arguments),
+    Unban(unban::Arguments),
+    Bans(bans::Arguments),
     Reload(reload::Arguments),
     Replay(Box<replay::Arguments>),
     Upgrade(upgrade::Arguments),
@@ -110,6 +116,9 @@ impl Arguments {
             Verb::Status(arguments) => status::run(arguments, &global),
             Verb::Top(arguments) => top::run(arguments, &global),
             Verb::Pardon(arguments) => pardon::run(arguments, &global),
+            Verb::Ban(arguments) => ban::run(arguments, &global),
+            Verb::Unban(arguments) => unban::run(arguments, &global),
+            Verb::Bans(arguments) => bans::run(arguments, &global),
             Verb::Reload(arguments) => reload::run(arguments, &global),
             Verb::Replay(arguments) => replay::run(arguments, &global),
             Verb::Upgrade(arguments) => upgrade::run(arguments, &global),

@@ -25,7 +25,7 @@ use crate::observe::state::{Pardon, Pardoned, PardonedLimit, Pardons, Revoked};
     A client that is known by its pseudonym can be pardoned while it is among those whom the limits refused lately.\n\n\
     Exit codes: 0 pardoned, 1 it cannot be, 69 no server answers.")]
 pub struct Arguments {
-    /// An address, a network, `unix`, or the client's name in log and lists
+    /// An address, a network, `unix`, or the client's name in log and lists or its first 8 characters
     #[arg(value_name = "CLIENT", required_unless_present_any = ["list", "revoke"], conflicts_with_all = ["list", "revoke"])]
     client: Option<String>,
     /// In this limit only

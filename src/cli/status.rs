@@ -99,6 +99,9 @@ fn text(state: &State) -> String {
     if state.pardons > 0 {
         let _ = writeln!(screen, "\n{} pardoned: see `tidegate pardon --list`", state.pardons);
     }
+    if state.bans > 0 {
+        let _ = writeln!(screen, "\n{} banned: see `tidegate bans`", state.bans);
+    }
     for waiting in &state.waiting_for_upgrade {
         let _ = writeln!(screen, "! waits for `tidegate upgrade`: {waiting}");
     }

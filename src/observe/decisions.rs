@@ -19,9 +19,10 @@ use self::ring::Ring;
 use super::pseudonym::{Pseudonym, Pseudonyms};
 use crate::answer::headers::retry_after_seconds;
 use crate::answer::{self, RouteFields};
+use crate::bans::BanTable;
 use crate::client::{Client, ClientRules, Mark, Trust, resolve};
 use crate::engine::{DecisionId, Engine, Evaluation, Outcome, Verdict};
-use crate::explain::{Beside, Book, Explanation, Known, Record};
+use crate::explain::{BanPart, Beside, Book, Explanation, Known, Record};
 use crate::limiter::sharing::StoreError;
 use crate::policy::Policy;
 use crate::request::{Peer, Request};
@@ -70,11 +71,17 @@ pub struct Surroundings<'a> {
     pub fields: &'a dyn Fn(usize) -> Option<&'a RouteFields>,
     /// The wall clock's time at the origin of all stamps, in nanoseconds since 1970.
     pub unix_nanos_at_origin: u64,
+    /// The bans in force.
+    pub bans: &'a BanTable,
 }
 
 /// Whom decisions are asked about: every pseudonym that the client has, or had under an earlier key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Whom(Vec<[u8; 16]>);
+
+/// The beginning of several pseudonyms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Several;
 
 impl Default for Decisions {
     /// No decision and no policy yet.
@@ -236,6 +243,11 @@ impl Decisions {
             loaded: (book.loaded_unix_nanos > 0).then(|| answer::entry::time_text(book.loaded_unix_nanos)),
             address: address.map(str::to_owned),
             pseudonym: (record.client != [0; 16]).then(|| Pseudonym::of_bytes(record.client).to_string()),
+            ban: record.ban.and_then(|number| {
+                let ban = around.bans.bans().iter().find(|ban| ban.number == number)?;
+                let until = around.unix_nanos_at_origin.saturating_add(ban.until.nanos());
+                Some(BanPart::of(ban, answer::entry::time_text(ban.given), answer::entry::time_text(until)))
+            }),
             status,
             sent,
             replaced,
@@ -246,19 +258,8 @@ impl Decisions {
 }
 
 impl Whom {
-    /// A client by its address, or by a pseudonym of it, under every mark that it may have been counted by; `None` if the text is
-    /// neither. A pseudonym cannot be led back to a client: under another key it is found if the client is one of `known`.
-    pub fn parse(
-        text: &str,
-        rules: &ClientRules,
-        pseudonyms: &Pseudonyms,
-        known: impl IntoIterator<Item = Client>,
-    ) -> Option<Whom> {
-        if let Some(bytes) = Pseudonym::parse(text).map(Pseudonym::bytes) {
-            let names = |client: &Client| pseudonyms.all_of(client).map(|name| name.bytes()).collect::<Vec<_>>();
-            let found = known.into_iter().map(|client| names(&client)).find(|names| names.contains(&bytes));
-            return Some(Whom(found.unwrap_or_else(|| vec![bytes])));
-        }
+    /// A client by its address, under every mark that it may have been counted by; `None` if the text is none.
+    pub fn of_address(text: &str, rules: &ClientRules, pseudonyms: &Pseudonyms) -> Option<Whom> {
         let peer = match text {
             "unix" => Peer::Unix,
             address => Peer::Ip(address.split('/').next()?.parse().ok()?),
@@ -273,6 +274,40 @@ impl Whom {
         };
         let names = |mark| pseudonyms.all_of(&marked(mark)).map(|name| name.bytes()).collect::<Vec<_>>();
         Some(Whom(MARKS.into_iter().flat_map(names).collect()))
+    }
+
+    /// The clients with a pseudonym that is `text` or begins so. A pseudonym cannot be led back to a client: under another key it
+    /// is found if the client is one of `known`. With fewer characters than all it must be one client.
+    ///
+    /// # Errors
+    /// `text` begins the pseudonyms of several clients.
+    pub fn of_pseudonym(
+        text: &str,
+        pseudonyms: &Pseudonyms,
+        known: impl IntoIterator<Item = Client>,
+        decisions: &Decisions,
+    ) -> Result<Whom, Several> {
+        let mut found: Vec<Vec<[u8; 16]>> = Vec::new();
+        for client in known {
+            let names: Vec<Pseudonym> = pseudonyms.all_of(&client).collect();
+            let bytes: Vec<[u8; 16]> = names.iter().map(|name| name.bytes()).collect();
+            if names.iter().any(|name| name.is_meant(text)) && !found.contains(&bytes) {
+                found.push(bytes);
+            }
+        }
+        if let Some(pseudonym) = Pseudonym::parse(text).filter(|_| found.is_empty()) {
+            return Ok(Whom(vec![pseudonym.bytes()]));
+        }
+        for (_, record) in decisions.latest_first().filter(|(_, record)| record.client != [0; 16]) {
+            let known = found.iter().any(|names| names.contains(&record.client));
+            if !known && Pseudonym::of_bytes(record.client).is_meant(text) {
+                found.push(vec![record.client]);
+            }
+        }
+        match found.len() {
+            0 | 1 => Ok(Whom(found.pop().unwrap_or_default())),
+            _ => Err(Several),
+        }
     }
 }
 

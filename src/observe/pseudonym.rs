@@ -61,11 +61,15 @@ impl Pseudonyms {
 
     /// Every pseudonym of `client`: that of now, then those under the keys before, the latest first.
     pub fn all_of(&self, client: &Client) -> impl Iterator<Item = Pseudonym> + use<> {
-        let (mark, network) = (client.mark, client.network);
+        self.all_named(client.mark, client.network)
+    }
+
+    /// Every pseudonym of clients of this mark that are counted by this network, in the order of [`Pseudonyms::all_of`].
+    pub fn all_named(&self, mark: Mark, network: ClientNetwork) -> impl Iterator<Item = Pseudonym> + use<> {
         let earlier = self.before.load_full();
         let earlier =
             (0..earlier.len()).filter_map(move |at| Some(pseudonym((**earlier.get(at)?).clone(), mark, network)));
-        std::iter::once(self.of(client)).chain(earlier)
+        std::iter::once(pseudonym((**self.begun.load()).clone(), mark, network)).chain(earlier)
     }
 
     /// The pseudonym of `client`. Allocates nothing.
@@ -123,6 +127,21 @@ impl Pseudonym {
     /// The pseudonym of these bytes.
     pub fn of_bytes(bytes: [u8; 16]) -> Pseudonym {
         Pseudonym(bytes)
+    }
+
+    /// The fewest characters that an operator may write of one.
+    pub const SHORTEST: usize = 8;
+
+    /// Returns whether a text may stand for a pseudonym: all of its characters, or the first ones, at least
+    /// [`Pseudonym::SHORTEST`].
+    pub fn may_begin(text: &str) -> bool {
+        let known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        (Self::SHORTEST..=Self::CHARACTERS).contains(&text.len()) && text.bytes().all(known)
+    }
+
+    /// Returns whether it is the pseudonym that an operator wrote, or begins with what he wrote.
+    pub fn is_meant(self, text: &str) -> bool {
+        Self::may_begin(text) && self.to_string().starts_with(text)
     }
 
     /// Reads the text of one, as `Display` writes it; `None` for any other text.
@@ -217,6 +236,22 @@ mod tests {
         {
             assert_eq!(read(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn eight_characters_or_more_mean_a_pseudonym() {
+        let pseudonym = Pseudonym::parse("Zm9vYmFyZm9vYmFyZm9vYg").unwrap();
+        for (text, meant) in [
+            ("Zm9vYmFyZm9vYmFyZm9vYg", true),
+            ("Zm9vYmFy", true),
+            ("Zm9vYmF", false),
+            ("zm9vYmFy", false),
+            ("Zm9vYmFyZm9vYmFyZm9vYgA", false),
+            ("", false),
+        ] {
+            assert_eq!(pseudonym.is_meant(text), meant, "{text}");
+        }
+        assert!(!Pseudonym::may_begin("203.0.113.7"));
     }
 
     #[test]

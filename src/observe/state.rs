@@ -7,6 +7,7 @@
 //! [`Metrics::state`](super::metrics::Metrics::state) fills in the counters, `running::state` everything else.
 
 mod answers;
+mod bans;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -22,6 +23,8 @@ use crate::human::percent;
 use crate::limiter::Gauges;
 use crate::policy::Mode;
 use crate::store::StoreState;
+
+pub use bans::{BanState, Banned, Bans, NamedNetworks, Unbanned};
 
 pub use answers::{Answers, Ending, FAILS, Recent};
 
@@ -66,6 +69,9 @@ pub struct State {
     /// Number of clients that are pardoned.
     #[serde(default)]
     pub pardons: usize,
+    /// Number of bans in force.
+    #[serde(default)]
+    pub bans: usize,
     /// Differences from the file that need a new process.
     #[serde(default)]
     pub waiting_for_upgrade: Vec<String>,

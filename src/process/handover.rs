@@ -3,7 +3,8 @@
 //! They talk over a pair of UNIX sockets; the new process is started with one of them as its standard input, and with
 //! `TIDEGATE_UPGRADE` in its environment.
 //!
-//! 1. old → new: one line of JSON with the [`Tag`]s of all listening sockets, and the sockets (`SCM_RIGHTS`) in the same order.
+//! 1. old → new: one line of JSON with the [`Tag`]s of all listening sockets, and the sockets (`SCM_RIGHTS`) in the same order. Behind
+//!    them a file in memory with the bans in force ([`Saved`]), if there are any.
 //! 2. What the old process started is only a go-between: it starts the new process, says which one it is, and ends. So the
 //!    new process is a child of the service manager, and not of the old one. systemd waits for the end of no process that
 //!    is not its child, and kills it at once instead when the service is to stop.
@@ -15,7 +16,7 @@
 //! Whatever goes wrong before step 5 ends the new process and leaves the old one as it was.
 
 use std::fs::File;
-use std::io::{self, IoSlice, IoSliceMut, Write};
+use std::io::{self, IoSlice, IoSliceMut, Read as _, Seek as _, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -23,6 +24,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{self, Command};
 use std::time::Duration;
 
+use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
 };
@@ -30,6 +32,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::given::{Given, Passed, Tag};
+use crate::bans::{LONGEST_SAVED, Saved};
 
 /// Present in the environment of a process that is to take another's place.
 pub const MARK: &str = "TIDEGATE_UPGRADE";
@@ -46,6 +49,9 @@ const VERSION: u32 = 1;
 /// Most sockets in one message: `SCM_MAX_FD` of Linux.
 const MOST: usize = 253;
 
+/// Most of them that are sockets: one is the file of the bans.
+const MOST_SOCKETS: usize = MOST - 1;
+
 /// A longer line is a fault: 253 names of 255 bytes each fit twice.
 const LONGEST_LINE: usize = 256 * 1024;
 
@@ -59,6 +65,9 @@ const OFFERED_WITHIN: Duration = Duration::from_secs(2);
 struct Offer {
     version: u32,
     sockets: Vec<Tag>,
+    /// Whether the last descriptor is the file of the bans.
+    #[serde(default)]
+    bans: bool,
 }
 
 /// What the new process says of itself.
@@ -78,26 +87,46 @@ pub enum Report {
     Failed(String),
 }
 
-/// Step 1: offers the sockets.
+/// Step 1: offers the sockets, and the bans if there are any.
 ///
 /// # Errors
 /// The other side has gone, or there are too many.
-pub fn offer(stream: &UnixStream, tags: Vec<Tag>, sockets: &[BorrowedFd<'_>]) -> io::Result<()> {
-    if sockets.len() > MOST {
-        return Err(io::Error::other(format!("more than {MOST} sockets cannot be handed over")));
+pub fn offer(stream: &UnixStream, tags: Vec<Tag>, sockets: &[BorrowedFd<'_>], bans: Option<&Saved>) -> io::Result<()> {
+    if sockets.len() > MOST_SOCKETS {
+        return Err(io::Error::other(format!("more than {MOST_SOCKETS} sockets cannot be handed over")));
     }
+    let bans = bans.map(in_memory).transpose()?;
+    let sockets: Vec<BorrowedFd<'_>> = sockets.iter().copied().chain(bans.as_ref().map(File::as_fd)).collect();
     // the new process may stand still, and nobody hears a signal meanwhile
     stream.set_write_timeout(Some(OFFERED_WITHIN))?;
-    let mut line = serde_json::to_vec(&Offer { version: VERSION, sockets: tags })?;
+    let mut line = serde_json::to_vec(&Offer { version: VERSION, sockets: tags, bans: bans.is_some() })?;
     line.push(b'\n');
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
     let mut control = SendAncillaryBuffer::new(&mut space);
-    if !sockets.is_empty() && !control.push(SendAncillaryMessage::ScmRights(sockets)) {
+    if !sockets.is_empty() && !control.push(SendAncillaryMessage::ScmRights(&sockets)) {
         return Err(io::Error::other("the sockets do not fit into one message"));
     }
     let sent = rustix::net::sendmsg(stream, &[IoSlice::new(&line)], &mut control, SendFlags::NOSIGNAL)?;
     // a long line may need more than one write; the sockets went with its first byte
     (&*stream).write_all(line.get(sent..).unwrap_or_default())
+}
+
+/// A file that no path leads to, with the bans.
+fn in_memory(bans: &Saved) -> io::Result<File> {
+    let mut file = File::from(memfd_create("tidegate bans", MemfdFlags::CLOEXEC)?);
+    serde_json::to_writer(&mut file, bans)?;
+    file.rewind()?;
+    Ok(file)
+}
+
+/// Reads what [`in_memory`] wrote.
+fn from_memory(file: File) -> io::Result<Saved> {
+    let mut text = Vec::new();
+    let most = u64::try_from(LONGEST_SAVED).unwrap_or(u64::MAX);
+    if file.take(most + 1).read_to_end(&mut text)? > LONGEST_SAVED {
+        return Err(io::Error::other("more bans than there can be"));
+    }
+    Ok(serde_json::from_slice(&text)?)
 }
 
 /// Reads one line that ends the conversation's turn, and the descriptors that come with it.
@@ -144,6 +173,7 @@ pub fn go_between() -> Option<io::Result<()>> {
 #[derive(Debug)]
 pub struct Predecessor {
     stream: UnixStream,
+    bans: Option<Saved>,
 }
 
 /// The sockets that a process offers to the one that takes its place, in its order.
@@ -165,12 +195,20 @@ impl Predecessor {
         rustix::stdio::dup2_stdin(&nothing)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
-        let (line, sockets) = receive(&stream)?;
+        let (line, mut sockets) = receive(&stream)?;
         let offer: Offer = serde_json::from_slice(&line)?;
-        if offer.version != VERSION || offer.sockets.len() != sockets.len() {
+        if offer.version != VERSION || offer.sockets.len() + usize::from(offer.bans) != sockets.len() {
             return Err(io::Error::other("it speaks another version of the hand-over"));
         }
-        Ok((Predecessor { stream }, offer.sockets.into_iter().zip(sockets).collect()))
+        let bans = if offer.bans { sockets.pop() } else { None };
+        let bans = bans.map(|file| from_memory(file.into())).transpose();
+        let bans = bans.map_err(|error| io::Error::other(format!("its bans cannot be read: {error}")))?;
+        Ok((Predecessor { stream, bans }, offer.sockets.into_iter().zip(sockets).collect()))
+    }
+
+    /// The bans that it had when it offered its sockets, the first time it is asked.
+    pub fn take_bans(&mut self) -> Option<Saved> {
+        self.bans.take()
     }
 
     /// Says why this process cannot serve.
@@ -259,10 +297,13 @@ impl Successor {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read;
+    use std::net::IpAddr;
 
     use super::super::given::Purpose;
     use super::*;
+    use crate::bans::{Bans, LONGEST_TEXT, MOST_BANS, Order, Target};
+    use crate::sketch::Seed;
+    use crate::units::{Prefix, Timestamp};
 
     #[test]
     fn sockets_arrive_in_order_with_their_names() {
@@ -275,13 +316,34 @@ mod tests {
             stored: false,
         };
         let sockets: Vec<_> = listeners.iter().map(AsFd::as_fd).collect();
-        offer(&old, (0..100).map(tag).collect(), &sockets).unwrap();
+        offer(&old, (0..100).map(tag).collect(), &sockets, None).unwrap();
         let (line, received) = receive(&new).unwrap();
         let offer: Offer = serde_json::from_slice(&line).unwrap();
         assert_eq!(offer.sockets[99], tag(99));
         for (sent, received) in listeners.iter().zip(received) {
             assert_eq!(std::net::TcpListener::from(received).local_addr().unwrap(), sent.local_addr().unwrap());
         }
+    }
+
+    #[test]
+    fn bans_come_behind_the_sockets_as_they_were() {
+        let bans = Bans::new(&Seed::from_bytes([7; 16]));
+        let (now, origin) = (Timestamp::from_nanos(5), 1_000);
+        for at in 0..MOST_BANS as u32 {
+            let target = Target::Network(Prefix::around(IpAddr::V4(at.into()), 32, 128));
+            let text = "\u{1F600}".repeat(LONGEST_TEXT);
+            let order = Order { target, given: 1, until: Timestamp::from_nanos(500), by: text.clone(), why: text };
+            bans.give(order, now).unwrap();
+        }
+        let saved = Saved::of(&bans, now, origin);
+        let (old, new) = UnixStream::pair().unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let tag = Tag { purpose: Purpose::Listener, name: "main".to_owned(), unit: None, stored: false };
+        offer(&old, vec![tag], &[listener.as_fd()], Some(&saved)).unwrap();
+        let (line, mut received) = receive(&new).unwrap();
+        assert!(serde_json::from_slice::<Offer>(&line).unwrap().bans);
+        assert_eq!(from_memory(received.pop().unwrap().into()).unwrap(), saved);
+        assert_eq!(received.len(), 1);
     }
 
     #[test]
@@ -292,7 +354,7 @@ mod tests {
         old.set_nonblocking(false).unwrap();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let tag = Tag { purpose: Purpose::Listener, name: "main".to_owned(), unit: None, stored: false };
-        let fault = offer(&old, vec![tag], &[listener.as_fd()]).unwrap_err();
+        let fault = offer(&old, vec![tag], &[listener.as_fd()], None).unwrap_err();
         assert_eq!(fault.kind(), io::ErrorKind::WouldBlock);
     }
 

@@ -136,7 +136,7 @@ pub async fn until_stopped(life: Life, drain: Drain, process: &Process) {
         connections,
         watchdog,
     } = life;
-    let end = serve(&mut signals, &mut orders, &reloader, &program, sockets, &notifier).await;
+    let end = serve(&mut signals, &mut orders, &reloader, &program, sockets, &notifier, process).await;
     // whoever orders something from now on is told that the process is about to stop
     drop(orders);
     ready.store(false, Ordering::Relaxed);
@@ -191,6 +191,7 @@ async fn serve(
     program: &Program,
     sockets: Sockets,
     notifier: &Notifier,
+    process: &Process,
 ) -> End {
     loop {
         let order = tokio::select! {
@@ -221,13 +222,16 @@ async fn serve(
             continue;
         }
         tracing::info!("upgrade: starting a new process");
+        // from here on bans are as the new process gets them
+        process.set_handing_over(true);
+        let bans = process.saved_bans();
         let replacement = tokio::select! {
             // the new process ends with this future
             () = signals.stop() => {
                 order.answer(false, "the process was told to stop meanwhile").await;
                 return End::Told(sockets);
             }
-            replacement = upgrade::start(program, &sockets, notifier) => replacement,
+            replacement = upgrade::start(program, &sockets, notifier, bans.as_ref()) => replacement,
         };
         let generation = match replacement {
             Ok(replacement) => replacement.install(notifier).await,
@@ -243,6 +247,7 @@ async fn serve(
                 return End::Replaced(stream);
             }
             Err(text) => {
+                process.set_handing_over(false);
                 tracing::error!(reason = text.trim_end(), "upgrade: the new process cannot serve; this one goes on");
                 order.answer(false, &text).await;
             }

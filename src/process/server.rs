@@ -125,6 +125,12 @@ fn start_and_serve(
     let watch = watch.map_err(|error| StartError::System("a certificate cannot be used", error.to_string()))?;
     let watch = Arc::new(watch);
     let (process, writer) = build(config, file, stopping)?;
+    if let Some(bans) = predecessor.as_mut().and_then(Predecessor::take_bans) {
+        let taken = process
+            .restore_bans(bans)
+            .map_err(|why| StartError::System("the bans cannot be taken over", why.to_owned()))?;
+        tracing::info!(bans = taken, "bans taken over");
+    }
     if admin.is_some() {
         process.watch();
     }
@@ -201,6 +207,7 @@ fn round(process: &Arc<Process>, doors: &[Arc<ListenerFilter>]) -> impl Fn() + S
         process.generation().engine().maintain(now);
         doors.iter().for_each(|door| door.maintain(now));
         process.tell_noise();
+        process.clear_ended_bans();
         state::note_history(&process);
         state::look_for_notices(&process);
         teller.lock().look(now);

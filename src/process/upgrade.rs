@@ -1,6 +1,6 @@
 //! Replaces this process by a new one, and listens all the time: the old process's part.
 //!
-//! The state of limits is not carried over: the new process begins with full budgets.
+//! Bans are handed over. The state of limits is not: the new process begins with full budgets.
 
 use std::env;
 use std::ffi::OsString;
@@ -17,6 +17,7 @@ use tokio::time::{Instant, timeout_at};
 use super::handover::{self, Report};
 use super::notify::Notifier;
 use super::sockets::Sockets;
+use crate::bans::Saved;
 
 /// How long the new process may take to serve: it may have to look up names (2 s) and read large lists.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -110,16 +111,21 @@ pub struct Replacement {
     taken: Vec<usize>,
 }
 
-/// Starts the program again and waits until it serves.
+/// Starts the program again, hands it the sockets and bans, and waits until it serves.
 ///
 /// # Errors
 /// It cannot; nothing has changed then. The text says why, in the new process's own words where it had any.
-pub async fn start(program: &Program, sockets: &Sockets, notifier: &Notifier) -> Result<Replacement, String> {
+pub async fn start(
+    program: &Program,
+    sockets: &Sockets,
+    notifier: &Notifier,
+    bans: Option<&Saved>,
+) -> Result<Replacement, String> {
     hindrance(notifier)?;
     let failed = |error: std::io::Error| error.to_string();
     let (mine, theirs) = UnixStream::pair().map_err(failed)?;
     let mut process = program.start(theirs.into())?;
-    if let Err(error) = handover::offer(&mine, sockets.tags(), &sockets.descriptors()) {
+    if let Err(error) = handover::offer(&mine, sockets.tags(), &sockets.descriptors(), bans) {
         return Err(format!("the new process took no sockets: {error}{}", process.fault()));
     }
     let mut successor = handover::Successor::new(mine).map_err(failed)?;

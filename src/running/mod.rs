@@ -1,9 +1,10 @@
 //! The [`process`], shared by all requests, and the [`generation`] of the policy in force.
 //!
 //! A generation holds its [`backends`]; [`fault`] says why it could not be made. [`state`] gathers the state of both for views.
-//! [`waits`] are the requests that limits delay. [`wakers`] wake requests that wait for another request's question to a store.
+//! [`bans`] puts bans into words. [`waits`] are the requests that limits delay. [`wakers`] wake requests that wait for another request's question to a store.
 
 pub mod backends;
+pub mod bans;
 pub mod fault;
 pub mod generation;
 pub mod process;

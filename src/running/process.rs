@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::ArcSwap;
 
 use super::generation::{Generation, Next};
+use crate::bans::Saved;
 use crate::config::settings::{ClientInLog, Settings};
 use crate::edge::tls::watch::Watch;
 use crate::observe::access_log::AccessLog;
@@ -55,6 +56,7 @@ pub struct Process {
     watched: AtomicBool,
     generation: ArcSwap<Generation>,
     draining: AtomicBool,
+    handing_over: AtomicBool,
 }
 
 impl Process {
@@ -89,6 +91,7 @@ impl Process {
             overload: OnceLock::new(),
             generation: ArcSwap::from_pointee(first),
             draining: AtomicBool::new(false),
+            handing_over: AtomicBool::new(false),
         }
     }
 
@@ -167,6 +170,37 @@ impl Process {
     /// Has every answer close its connection from now on, so that clients go elsewhere.
     pub fn start_draining(&self) {
         self.draining.store(true, Ordering::Relaxed);
+    }
+
+    /// Says whether another process is about to take this one's place, with the bans as they are now.
+    pub fn set_handing_over(&self, handing_over: bool) {
+        self.handing_over.store(handing_over, Ordering::SeqCst);
+    }
+
+    /// Returns whether bans may not change, because another process is about to take this one's place.
+    pub fn handing_over(&self) -> bool {
+        self.handing_over.load(Ordering::SeqCst)
+    }
+
+    /// The bans in force, for another process; `None` without any.
+    pub fn saved_bans(&self) -> Option<Saved> {
+        let (bans, now) = (Arc::clone(self.generation().engine().bans()), self.clock.now());
+        (!bans.list(now).is_empty()).then(|| Saved::of(&bans, now, self.unix_nanos_at_origin()))
+    }
+
+    /// Takes over the bans of another process. Returns how many hold.
+    ///
+    /// # Errors
+    /// They are of a form that this version does not know.
+    pub fn restore_bans(&self, saved: Saved) -> Result<usize, &'static str> {
+        saved.restore(self.generation().engine().bans(), self.clock.now(), self.unix_nanos_at_origin())
+    }
+
+    /// Clears away bans that have ended. Call it about once a second.
+    pub fn clear_ended_bans(&self) {
+        for ban in self.generation().engine().bans().clear_ended(self.clock.now()) {
+            tracing::info!(ban = ban.number, refused = ban.refused(), "ban ended");
+        }
     }
 
     /// Returns whether the process is about to stop.

@@ -79,6 +79,7 @@ pub fn described(process: &Process, generation: &Generation) -> State {
             let parts = Resource::ALL.map(Resource::word).into_iter().zip(shown.pressure);
             Overload::of(parts, shown.delay, shown.refusing)
         }),
+        bans: generation.engine().bans().list(process.clock.now()).len(),
         waiting_for_upgrade: generation.waiting().to_vec(),
         notices: process.notices.list().to_vec(),
         ..counts

@@ -27,6 +27,7 @@ mod admin;
 mod alerts;
 mod answer_costs;
 mod answers;
+mod bans;
 mod buffers;
 mod caps;
 #[cfg(feature = "store")]

@@ -373,9 +373,10 @@ fn a_certificate_that_covers_no_routes_host_is_a_warning() {
 
 #[test]
 fn help_parts_the_options_of_a_verb_from_those_of_all() {
-    for verb in
-        ["run", "check", "test", "show", "suggest", "explain", "status", "top", "pardon", "reload", "replay", "upgrade"]
-    {
+    for verb in [
+        "run", "check", "test", "show", "suggest", "explain", "status", "top", "pardon", "ban", "unban", "bans",
+        "reload", "replay", "upgrade",
+    ] {
         let told = out(&tidegate(&[verb, "-h"]));
         let (own, of_all) = told.split_once("\nOptions of all verbs:\n").unwrap_or_else(|| panic!("{verb}: {told}"));
         for option in ["--config", "--admin", "--color", "--quiet", "--verbose"] {

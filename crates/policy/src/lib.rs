@@ -23,6 +23,7 @@ pub mod request;
 
 pub mod client;
 
+pub mod bans;
 pub mod policy;
 
 pub mod config;

@@ -8,7 +8,8 @@ use crate::limiter::FORMS;
 use crate::observe::decisions::Surroundings;
 use crate::observe::fair_share_log::shown_client;
 use crate::observe::history::Named;
-use crate::observe::state::{Limit, Route};
+use crate::observe::state::{BanState, Limit, Route};
+use crate::running::bans;
 use crate::running::generation::Generation;
 use crate::running::process::Process;
 use crate::running::state;
@@ -48,6 +49,7 @@ fn whole(process: &Process) -> View {
         offenders: state::offenders(process, MOST_OFFENDERS, |client| {
             shown_client(client, clients, &process.pseudonyms).as_str().to_owned()
         }),
+        bans: bans(process),
         decisions: decisions(process, &generation),
         unnamed: false,
     }
@@ -64,6 +66,14 @@ fn busiest(routes: Vec<Route>) -> Vec<Route> {
     routes.into_iter().map(|(_, route)| route).collect()
 }
 
+/// Keeps the bans that refused most.
+fn bans(process: &Process) -> Vec<BanState> {
+    let mut bans = bans::all(process);
+    bans.sort_by_key(|ban| Reverse(ban.refused));
+    bans.truncate(MOST_ROWS);
+    bans
+}
+
 /// Returns whether the section of fair shares shows the limit.
 fn shares_out(limit: &Limit) -> bool {
     FORMS.iter().any(|form| form.word == limit.kind && form.takes("networks"))
@@ -71,10 +81,12 @@ fn shares_out(limit: &Limit) -> bool {
 
 /// Clients are pseudonyms, as nothing else is remembered of them.
 fn decisions(process: &Process, generation: &Generation) -> Vec<DecisionView> {
+    let bans = generation.engine().bans().table();
     let around = Surroundings {
         policy: generation.engine().policy(),
         fields: &|route| generation.fields(route),
         unix_nanos_at_origin: process.unix_nanos_at_origin(),
+        bans: &bans,
     };
     let latest = process.decisions.latest(None, Timestamp::ZERO, MOST_OFFENDERS, &around);
     let view = |explanation: Explanation| {

@@ -1,7 +1,7 @@
 //! Everything that the page shows at one moment, gathered and drawn elsewhere.
 
 use crate::observe::history::{Past, RoutePast};
-use crate::observe::state::{Offenders, Origin, State};
+use crate::observe::state::{BanState, Offenders, Origin, State};
 
 /// Rows of a section at most: a page is for people.
 pub const MOST_ROWS: usize = 50;
@@ -21,6 +21,8 @@ pub struct View {
     pub flow: RoutePast,
     /// The clients that the limits refuse most.
     pub offenders: Offenders,
+    /// The bans that refused most, the first [`MOST_ROWS`]; [`State::bans`] is their number.
+    pub bans: Vec<BanState>,
     /// The latest decisions, the latest first: refusals, and a sample of the others.
     pub decisions: Vec<DecisionView>,
     /// Whether clients and configuration were left out, because the reader gave no token.
@@ -38,7 +40,7 @@ impl View {
         let nowhere = |origin: Origin| Origin { endpoints: Vec::new(), addresses: Vec::new(), ..origin };
         let origins = self.state.origins.into_iter().map(nowhere).collect();
         let state = State { origins, notices: Vec::new(), ..self.state };
-        View { state, offenders: Offenders::default(), decisions: Vec::new(), unnamed: true, ..self }
+        View { state, offenders: Offenders::default(), bans: Vec::new(), decisions: Vec::new(), unnamed: true, ..self }
     }
 }
 

@@ -34,8 +34,10 @@ impl Pane {
 pub enum Overlay {
     /// The keys.
     Help,
-    /// Whether to pardon this client.
+    /// Whether to do this to the client.
     Sure {
+        /// What.
+        order: Order,
         /// As the list names it.
         client: String,
     },
@@ -48,6 +50,15 @@ pub enum Overlay {
         /// Lines above the first that is seen.
         above: usize,
     },
+}
+
+/// What a key does to a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// `p`
+    Pardon,
+    /// `b`
+    Ban,
 }
 
 /// What the view is like, apart from the numbers.
@@ -92,8 +103,8 @@ pub enum Action {
     Quit,
     /// Ask why this client was limited.
     Explain(String),
-    /// Pardon this client; its operator is sure.
-    Pardon(String),
+    /// Do this to the client; its operator is sure.
+    Do(Order, String),
 }
 
 impl State {
@@ -182,9 +193,12 @@ pub fn press(state: &mut State, model: &Model, key: KeyEvent) -> Action {
         KeyCode::Char('?') => state.overlay = Some(Overlay::Help),
         KeyCode::Char('/') => state.typing = true,
         KeyCode::Esc => state.filter.clear(),
-        KeyCode::Enter | KeyCode::Char('p') => match (state.client(model), key.code) {
+        KeyCode::Enter | KeyCode::Char('p' | 'b') => match (state.client(model), key.code) {
             (Some(client), KeyCode::Enter) => return Action::Explain(client),
-            (Some(client), _) => state.overlay = Some(Overlay::Sure { client }),
+            (Some(client), key) => {
+                let order = if key == KeyCode::Char('b') { Order::Ban } else { Order::Pardon };
+                state.overlay = Some(Overlay::Sure { order, client });
+            }
             (None, _) if state.focus == Pane::Clients => state.hint = Some("nobody is chosen".to_owned()),
             (None, _) => state.hint = Some("c goes to the clients; then choose one with the arrows".to_owned()),
         },
@@ -202,10 +216,10 @@ pub fn press(state: &mut State, model: &Model, key: KeyEvent) -> Action {
 /// With something over the lists.
 fn over(state: &mut State, key: KeyCode) -> Action {
     match (&mut state.overlay, key) {
-        (Some(Overlay::Sure { client }), KeyCode::Char('y')) => {
-            let client = std::mem::take(client);
+        (Some(Overlay::Sure { order, client }), KeyCode::Char('y')) => {
+            let (order, client) = (*order, std::mem::take(client));
             state.overlay = None;
-            return Action::Pardon(client);
+            return Action::Do(order, client);
         }
         (Some(Overlay::Told { text, above, .. }), KeyCode::Down | KeyCode::PageDown) => {
             let step = if key == KeyCode::Down { 1 } else { PAGE };
@@ -305,16 +319,18 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_pardoned_without_a_yes() {
-        for no in [KeyCode::Char('n'), KeyCode::Enter, KeyCode::Esc, KeyCode::Char('q'), KeyCode::Char('p')] {
+    fn nobody_is_pardoned_or_banned_without_a_yes() {
+        for (key, order) in [('p', Order::Pardon), ('b', Order::Ban)] {
+            for no in [KeyCode::Char('n'), KeyCode::Enter, KeyCode::Esc, KeyCode::Char('q'), KeyCode::Char(key)] {
+                let mut state = State::default();
+                assert_eq!(pressed(&mut state, &[KeyCode::Char(key), no]), Action::Draw, "{no:?}");
+                assert_eq!(state.overlay, None);
+            }
             let mut state = State::default();
-            assert_eq!(pressed(&mut state, &[KeyCode::Char('p'), no]), Action::Draw, "{no:?}");
-            assert_eq!(state.overlay, None);
+            pressed(&mut state, &[KeyCode::Down, KeyCode::Char(key)]);
+            assert_eq!(state.overlay, Some(Overlay::Sure { order, client: SECOND.to_owned() }));
+            assert_eq!(pressed(&mut state, &letters("y")), Action::Do(order, SECOND.to_owned()));
         }
-        let mut state = State::default();
-        pressed(&mut state, &[KeyCode::Down, KeyCode::Char('p')]);
-        assert_eq!(state.overlay, Some(Overlay::Sure { client: SECOND.to_owned() }));
-        assert_eq!(pressed(&mut state, &letters("y")), Action::Pardon(SECOND.to_owned()));
     }
 
     #[test]

@@ -17,12 +17,15 @@ use serde_json::json;
 use super::answers;
 use super::data::Model;
 use super::frame::{self, Look};
-use super::keys::{Action, State, press};
+use super::keys::{Action, Order, State, press};
 use crate::admin::client;
 use crate::cli::global::Global;
-use crate::cli::{explain, pardon, running};
+use crate::cli::{ban, explain, pardon, running};
 use crate::explain::Explanation;
 use crate::process::lifecycle::Signals;
+
+/// How long a ban of the key `b` lasts.
+const BAN: Duration = Duration::from_secs(3_600);
 
 /// How many of a client's latest decisions are shown.
 const DECISIONS: &str = "5";
@@ -47,6 +50,7 @@ enum Told {
 enum Question {
     Explain(String),
     Pardon(String),
+    Ban(String),
 }
 
 /// Shows numbers, from these on, until somebody ends it.
@@ -89,7 +93,8 @@ fn show(
                 Action::Draw => continue,
                 Action::Quit => return Ok(()),
                 Action::Explain(client) => Question::Explain(client),
-                Action::Pardon(client) => Question::Pardon(client),
+                Action::Do(Order::Pardon, client) => Question::Pardon(client),
+                Action::Do(Order::Ban, client) => Question::Ban(client),
             },
             Told::Resized => continue,
             Told::Numbers(numbers) => {
@@ -157,6 +162,10 @@ fn ask_for_numbers(interval: Duration, global: &Global, tell: &Sender<Told>, que
                 let text = running::reach(global, |socket| pardoned(socket, &client)).unwrap_or_else(|why| why);
                 Told::Said { title: "Pardon", text }
             }
+            Ok(Question::Ban(client)) => {
+                let text = running::reach(global, |socket| banned(socket, &client)).unwrap_or_else(|why| why);
+                Told::Said { title: "Ban", text }
+            }
             Err(RecvTimeoutError::Timeout) => {
                 next = Instant::now() + interval;
                 let numbers = running::reach(global, answers::model)
@@ -197,4 +206,10 @@ fn pardoned(socket: &Path, client: &str) -> io::Result<String> {
     let wanted = json!({ "client": client, "limit": null, "exempt_seconds": 0 });
     let reply = client::post(socket, "/api/v1/pardon", &wanted)?;
     Ok(running::read(&reply).map_or_else(|why| why, |told| pardon::text(&told)))
+}
+
+/// Bans a client; says what came of it, as `tidegate ban` does.
+fn banned(socket: &Path, client: &str) -> io::Result<String> {
+    let reply = client::post(socket, "/api/v1/ban", &ban::wanted(client, BAN, "from top", false))?;
+    Ok(running::read(&reply).map_or_else(|why| why, |told| ban::text(&told)))
 }

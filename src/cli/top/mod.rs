@@ -37,7 +37,7 @@ const SHORTEST: Duration = Duration::from_millis(100);
 /// Watch limits, origins and the most refused clients, live in the terminal
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  tidegate top\n  tidegate top --once --format json\n\n\
-    Keys: l o c go to limits, origins, clients; arrows choose; enter explains the chosen client, p pardons it (asks first);\n\
+    Keys: l o c go to limits, origins, clients; arrows choose; enter explains the chosen client, p pardons it, b bans it for an hour (both ask first);\n\
     / filters, space freezes, ? shows all keys, q quits.\n\n\
     Exit codes: 0 done, 2 there is no terminal, 69 no server answers.")]
 pub struct Arguments {

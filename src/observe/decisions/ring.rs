@@ -190,6 +190,7 @@ mod tests {
             store_error: None,
             limits: std::iter::repeat_n(said, limits).collect(),
             no_place: None,
+            ban: None,
         }
     }
 

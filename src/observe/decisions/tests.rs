@@ -49,6 +49,7 @@ fn refusal(client: u64, rule: usize, nanos: u64) -> Record {
         store_error: None,
         limits: std::iter::once(said).collect(),
         no_place: None,
+        ban: None,
     }
 }
 

@@ -227,6 +227,8 @@ catalogue! {
         "When the policy in force was installed, in seconds since 1970.");
     RELOADS = held("tidegate_config_reloads_total", Counter, &["result"],
         "Loads of the policy file after the one at start, by result.");
+    BANS = read("tidegate_bans", Gauge, &[],
+        "Bans in force; what they refuse is in `tidegate_refused_requests_total` with the reason `banned`.");
     NOTICE = held("tidegate_notice", Gauge, &["notice"],
         "1 while the gate notices this of its own policy or traffic, 0 otherwise; `tidegate status` has the words.");
     TOP_CLIENT_SHARE = fractions("tidegate_top_client_share_ratio", Gauge, &[],

@@ -103,9 +103,11 @@ pub(super) const ORIGIN_ERRORS: [(OriginError, &str); 15] = [
 ];
 
 /// Refusals, most frequent first, so that a flood finds its counter at once.
-pub(super) const REFUSALS: [Refusal; 15] = [
+pub(super) const REFUSALS: [Refusal; 17] = [
     Refusal::Limit,
     Refusal::FairShare,
+    Refusal::Banned,
+    Refusal::Denied,
     Refusal::Penalty,
     Refusal::OriginFull,
     Refusal::Overload,

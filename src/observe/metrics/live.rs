@@ -35,6 +35,7 @@ pub(super) fn families(state: &State) -> Vec<MetricFamily> {
         page.add_fraction(&catalogue::SCHEDULING_DELAY, None, Some(overload.delay_seconds));
         page.add(&catalogue::OVERLOAD_REFUSING, None, Some(u64::from(overload.refusing)));
     }
+    page.add(&catalogue::BANS, None, Some(state.bans as u64));
     page.add(&catalogue::PANICS, None, Some(state.panics));
     page.add(&catalogue::BUFFERED, None, Some(BUFFERS.held() as u64));
     page.add(&catalogue::BUFFERED_LIMIT, None, Some(BUFFERS.most() as u64));

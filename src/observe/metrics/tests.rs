@@ -181,6 +181,7 @@ fn decision(route: Option<usize>, verdict: Verdict, readings: &[Reading]) -> Dec
         readings,
         delay_nanos: 0,
         no_place: None,
+        ban: None,
         verdict,
     }
 }

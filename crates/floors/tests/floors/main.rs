@@ -13,7 +13,7 @@ const SOURCES: [&str; 5] = [HTTP, "crates/limits/src", "crates/policy/src", "cra
 const HTTP: &str = "crates/http/src";
 
 /// The plan: module of a crate, its floor.
-const FLOORS: [(&str, u32); 31] = [
+const FLOORS: [(&str, u32); 32] = [
     ("tidegate_http", 1),
     ("human", 1),
     ("sync", 1),
@@ -24,6 +24,7 @@ const FLOORS: [(&str, u32); 31] = [
     ("limiter", 3),
     ("overload", 3),
     ("client", 4),
+    ("bans", 5),
     ("policy", 5),
     ("config", 6),
     ("engine", 6),

@@ -171,7 +171,9 @@ pub fn retry_after_seconds(refusal: Refusal, decision: &Decision, policy: &Polic
         | Refusal::NominatedField
         | Refusal::ValueTooLong
         | Refusal::NoRoute
-        | Refusal::ClientUnresolved => None,
+        | Refusal::ClientUnresolved
+        | Refusal::Banned
+        | Refusal::Denied => None,
     }
 }
 

@@ -30,7 +30,9 @@ impl<'a> Own<'a> {
             | Refusal::NominatedField
             | Refusal::ValueTooLong
             | Refusal::NoRoute
-            | Refusal::ClientUnresolved => return Own::default(),
+            | Refusal::ClientUnresolved
+            | Refusal::Banned
+            | Refusal::Denied => return Own::default(),
         };
         let rule = decision.and_then(|decision| refusing(refusal, decision, policy));
         let rule = rule.and_then(|rule| policy.rules.get(rule)).map(|rule| &rule.response);

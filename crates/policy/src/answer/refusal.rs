@@ -246,6 +246,12 @@ pub fn meaning(refusal: Refusal, own: &Own<'_>) -> Meaning {
             Some(grpc::INVALID_ARGUMENT),
             "A header field or parameter of the request is too long.",
         ),
+        // nothing about the reason or the end: both are for the operator
+        Refusal::Banned | Refusal::Denied => Meaning::client(
+            StatusCode::FORBIDDEN,
+            Some(grpc::PERMISSION_DENIED),
+            "This client may not use the service.",
+        ),
     }
 }
 
@@ -354,6 +360,7 @@ impl ProxyError {
 /// The gRPC statuses in use.
 mod grpc {
     pub const INVALID_ARGUMENT: u8 = 3;
+    pub const PERMISSION_DENIED: u8 = 7;
     pub const RESOURCE_EXHAUSTED: u8 = 8;
     pub const UNIMPLEMENTED: u8 = 12;
     pub const INTERNAL: u8 = 13;

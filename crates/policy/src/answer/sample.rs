@@ -82,6 +82,7 @@ pub fn decision(policy: &Policy, verdict: Verdict, readings: &[(Outcome, u32, Op
         readings: readings.iter().enumerate().map(reading).collect(),
         delay_nanos: 0,
         no_place: None,
+        ban: None,
         verdict,
     }
 }

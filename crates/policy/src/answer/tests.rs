@@ -117,6 +117,8 @@ fn every_refusal_has_its_row_in_the_table() {
         (Refusal::NoRoute, 404, "about:blank", "http_request_error;status-code=404", None, 12),
         (Refusal::ClientUnresolved, 400, "about:blank", "http_request_error;status-code=400", None, 3),
         (Refusal::ValueTooLong, 400, "about:blank", "http_request_error;status-code=400", None, 3),
+        (Refusal::Banned, 403, "about:blank", "http_request_error;status-code=403", None, 7),
+        (Refusal::Denied, 403, "about:blank", "http_request_error;status-code=403", None, 7),
     ];
     assert_eq!(table.map(|(refusal, ..)| refusal), Refusal::ALL);
     let gate = Gate::new(named());

@@ -58,6 +58,14 @@ impl Client {
         }
     }
 
+    /// Its address, and the one that stands for it in keys where that is another: the IPv4 address that a translator wrote into an
+    /// IPv6 one. Neither for UNIX-socket peers.
+    #[inline]
+    pub fn addresses(&self) -> [Option<IpAddr>; 2] {
+        let ClientAddress::Ip(address) = self.address else { return [None, None] };
+        [Some(address), self.keyed.filter(|keyed| *keyed != address)]
+    }
+
     /// What the client is counted by at other prefix lengths; `None` keeps the length of the [`ClientRules`]. Lengths
     /// beyond the family mean the whole address, and a 6to4 site is never split.
     pub fn network_for(&self, ipv4_prefix: Option<u8>, ipv6_prefix: Option<u8>) -> ClientNetwork {

@@ -8,7 +8,7 @@
 //!
 //! * [`trust`]: the trusted networks and the number of hops, valid by construction.
 //! * [`address`]: text to address, and address to the network that is counted.
-//! * [`identity`]: the result. [`trace()`]: the way to it, hop by hop.
+//! * [`networks`]: networks by address, up to millions. [`identity`]: the result. [`trace()`]: the way to it, hop by hop.
 //! * [`mod@onward`]: the forwarding fields that the origin gets.
 //! * [`key`]: the key of a limit and its hash. [`values`]: the cookies and parameters of one name.
 //! * [`subkey`]: one secret key for each purpose. [`store_names`]: the names of keys in a store.
@@ -24,6 +24,7 @@ mod forwarded;
 pub mod identity;
 pub mod key;
 mod key_part;
+pub mod networks;
 pub mod onward;
 pub mod store_names;
 pub mod subkey;

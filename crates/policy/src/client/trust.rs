@@ -3,17 +3,17 @@
 //! Nothing is believed by default. A trust entry is either valid or a fault at load ([`parse_cidr`]): an entry that is
 //! silently skipped would leave a hole or lock everybody into one bucket.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 use http::header::{self, HeaderName, InvalidHeaderName};
 
 use super::address::Translation;
+use super::networks::NetworkSet;
 use tidegate_http::hearsay::{Standing, is_twin_of, standing};
 
 use crate::request::Peer;
-use crate::units::prefix::fold;
-use crate::units::{Criticality, Prefix};
+use crate::units::{Bytes, Criticality, Prefix};
 
 pub use super::cidr::{CidrFault, CidrFaultKind, HostBits, parse_cidr, parse_cidr_or_everyone};
 
@@ -115,6 +115,16 @@ pub enum Trust {
 }
 
 impl Trust {
+    /// Returns whether a proxy that may be in the network is believed, and not because every peer is.
+    pub fn names(&self, network: Prefix) -> bool {
+        match self {
+            Trust::Off => false,
+            Trust::Hops { from: proxies, .. } | Trust::Proxies(proxies) => {
+                proxies.meets(network) && !proxies.is_everyone(network)
+            }
+        }
+    }
+
     /// Whether the forwarding header of a request from `peer` may be read.
     pub fn believes(&self, peer: Peer) -> bool {
         match self {
@@ -193,68 +203,53 @@ pub enum OnDegraded {
 /// nothing, so lists of thousands (CDNs) cost little more than short ones.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ProxySet {
-    ipv4: Box<[(u32, u32)]>,
-    ipv6: Box<[(u128, u128)]>,
+    networks: NetworkSet,
     unix: bool,
 }
 
 impl ProxySet {
     /// The union of `prefixes`, in any order, overlapping or not, and of all UNIX-socket peers if `unix`.
     pub fn new(prefixes: impl IntoIterator<Item = Prefix>, unix: bool) -> ProxySet {
-        let (mut ipv4, mut ipv6) = (Vec::new(), Vec::new());
-        for prefix in prefixes {
-            let length = u32::from(prefix.length());
-            match prefix.address() {
-                IpAddr::V4(first) => {
-                    let first = first.to_bits();
-                    ipv4.push((first, first | u32::MAX.checked_shr(length).unwrap_or(0)));
-                }
-                IpAddr::V6(first) => {
-                    let first = first.to_bits();
-                    ipv6.push((first, first | u128::MAX.checked_shr(length).unwrap_or(0)));
-                }
-            }
-        }
-        ProxySet {
-            ipv4: merged(ipv4, |end| end.saturating_add(1)),
-            ipv6: merged(ipv6, |end| end.saturating_add(1)),
-            unix,
-        }
+        ProxySet { networks: NetworkSet::new(prefixes.into_iter().map(|prefix| (prefix, ()))), unix }
     }
 
     /// Whether `peer`, with IPv4-mapped IPv6 taken as IPv4, is in the set.
     pub fn contains(&self, peer: Peer) -> bool {
         match peer {
             Peer::Unix => self.unix,
-            Peer::Ip(address) => match fold(address) {
-                IpAddr::V4(v4) => in_ranges(&self.ipv4, v4.to_bits()),
-                IpAddr::V6(v6) => in_ranges(&self.ipv6, v6.to_bits()),
-            },
+            Peer::Ip(address) => self.networks.contains(address),
         }
     }
 
     /// Whether nobody is in the set.
     pub fn is_empty(&self) -> bool {
-        self.ipv4.is_empty() && self.ipv6.is_empty() && !self.unix
+        self.networks.is_empty() && !self.unix
     }
-}
 
-/// The ranges in ascending order, with those that overlap or touch made one. `next` gives the number after an end.
-fn merged<N: Ord + Copy>(mut ranges: Vec<(N, N)>, next: impl Fn(N) -> N) -> Box<[(N, N)]> {
-    ranges.sort_unstable();
-    let mut merged: Vec<(N, N)> = Vec::with_capacity(ranges.len());
-    for (first, last) in ranges {
-        match merged.last_mut() {
-            Some((_, end)) if first <= next(*end) => *end = last.max(*end),
-            _ => merged.push((first, last)),
-        }
+    /// Returns whether a peer in the network may be in the set.
+    pub fn meets(&self, network: Prefix) -> bool {
+        self.networks.meets(network)
     }
-    merged.into_boxed_slice()
-}
 
-fn in_ranges<N: Ord + Copy>(ranges: &[(N, N)], number: N) -> bool {
-    let candidates = ranges.partition_point(|(first, _)| *first <= number);
-    candidates.checked_sub(1).and_then(|at| ranges.get(at)).is_some_and(|(_, last)| number <= *last)
+    /// The number of ranges that its networks became.
+    pub fn ranges(&self) -> usize {
+        self.networks.ranges()
+    }
+
+    /// The memory of these.
+    pub fn memory(&self) -> Bytes {
+        self.networks.memory()
+    }
+
+    /// Returns whether every address of the network's family is in the set.
+    fn is_everyone(&self, network: Prefix) -> bool {
+        let ends: [IpAddr; 2] = match network.address() {
+            IpAddr::V4(_) => [Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::BROADCAST.into()],
+            IpAddr::V6(_) => [Ipv6Addr::UNSPECIFIED.into(), Ipv6Addr::from_bits(u128::MAX).into()],
+        };
+        // two trusted networks at both ends of all numbers are no network that anybody has
+        ends.iter().all(|end| self.networks.contains(*end))
+    }
 }
 
 #[cfg(test)]
@@ -272,8 +267,7 @@ mod tests {
     #[test]
     fn overlapping_and_touching_networks_become_one_range() {
         let proxies = set(&["10.0.1.0/24", "10.0.0.0/24", "10.0.0.128/25", "10.9.0.0/16", "fd00::/9", "fd80::/9"]);
-        assert_eq!(proxies.ipv4.len(), 2);
-        assert_eq!(proxies.ipv6.len(), 1);
+        assert_eq!(proxies.networks.ranges(), 3);
         assert_eq!(proxies, set(&["fd00::/8", "10.9.0.0/16", "10.0.0.0/23"]));
     }
 

@@ -6,6 +6,7 @@ use super::estimate::PeerSync;
 use super::keys::SharedKeys;
 use super::learned::Learned;
 use super::shared_limit::SharedLimit;
+use crate::bans::Bans;
 use crate::limiter::Limiter;
 use crate::policy::{FieldsRead, Policy, Rule};
 use crate::sketch::Seed;
@@ -26,6 +27,8 @@ pub struct Engine {
     pub(super) peer_syncs: Vec<Option<Arc<PeerSync>>>,
     /// What requests cost by their answers.
     pub(super) learned: Learned,
+    /// Whom operators shut out; the same from one snapshot to the next.
+    pub(super) bans: Arc<Bans>,
     pub(super) seed: Seed,
     pub(super) unix_nanos_at_origin: u64,
     /// Counts the snapshots that followed one another, from 1.
@@ -57,6 +60,11 @@ impl Engine {
     /// Which one it is of those that followed one another: the first is 1.
     pub fn generation(&self) -> u64 {
         self.generation
+    }
+
+    /// Whom operators shut out, whatever the policy says.
+    pub fn bans(&self) -> &Arc<Bans> {
+        &self.bans
     }
 
     /// The seed that all others are derived from, passed on from one snapshot to the next.

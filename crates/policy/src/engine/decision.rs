@@ -42,6 +42,8 @@ pub struct Decision {
     pub delay_nanos: u64,
     /// How it stood at the door of its rate or its origin, if it got nothing there.
     pub no_place: Option<NoPlace>,
+    /// The number of the ban that refused it.
+    pub ban: Option<u32>,
     /// The outcome.
     pub verdict: Verdict,
 }
@@ -97,6 +99,10 @@ pub enum Refusal {
     ClientUnresolved,
     /// A header field or query parameter that an expression of a route has to read is too long for that.
     ValueTooLong,
+    /// An operator banned the client, its network, or a key of the request.
+    Banned,
+    /// `deny` of the route or listener names the client's network.
+    Denied,
 }
 
 impl Refusal {

@@ -101,6 +101,7 @@ impl Evaluation {
                 readings: Readings::new(),
                 delay_nanos: 0,
                 no_place: None,
+                ban: None,
                 verdict: Verdict::Refused(Refusal::NoRoute),
             },
             probes: ArrayVec::new(),

@@ -68,9 +68,15 @@ impl Engine {
             return;
         };
         evaluation.decision.client = Some(client);
+        if self.bans_client(&client, &mut evaluation.decision) {
+            return;
+        }
         match found {
             Ok(Some((index, route))) => {
                 evaluation.decision.class = self.policy().class(request, &client, route);
+                if self.bars(request, &client, route, &mut evaluation.decision) {
+                    return;
+                }
                 evaluation.decision.answers_preflight = route.answers_preflight(request);
                 evaluation.decision.verdict = self.read_limits(evaluation, request, &client, (index, route));
             }

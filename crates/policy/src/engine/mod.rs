@@ -7,6 +7,7 @@
 
 mod ask;
 mod at_the_door;
+mod barred;
 mod charge;
 mod core;
 pub mod decision;

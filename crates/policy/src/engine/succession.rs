@@ -16,6 +16,7 @@ use super::keys::SharedKeys;
 use super::learned::Learned;
 use super::numbers::Numbers;
 use super::shared_limit::SharedLimit;
+use crate::bans::Bans;
 use crate::client::key::{KeyPart, KeySpec};
 use crate::limiter::sharing::Sharing;
 use crate::limiter::{Limiter, Moved, Scope};
@@ -159,6 +160,7 @@ impl Engine {
         let keys = SharedKeys::new(&policy, seed);
         let partial = |rule: &Arc<Rule>| rule.mode == Mode::Enforce && rule.enforced.get() < 1.0;
         let rollouts = policy.rules.iter().map(|rule| partial(rule).then(|| ROLLOUT.derive(&rule.name))).collect();
+        let bans = before.map_or_else(|| Arc::new(Bans::new(seed)), |before| Arc::clone(&before.bans));
         let next = Engine {
             fields: FieldsRead::of(&policy),
             policy,
@@ -168,6 +170,7 @@ impl Engine {
             shared_limits,
             peer_syncs,
             learned,
+            bans,
             seed: seed.clone(),
             unix_nanos_at_origin,
             generation: before.map_or(1, |before| before.generation + 1),

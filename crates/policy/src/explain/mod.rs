@@ -5,10 +5,11 @@
 //! [`text`] writes it for people; its serialisation is the document `tidegate.explain/1`, to which members may be added but not
 //! removed.
 //!
-//! * [`record`]: a remembered decision, numbers and a pseudonym. [`book`]: its policy. [`asked`]: the request, if it is at hand.
+//! * [`BanPart`]: the ban of a client. [`record`]: a remembered decision, numbers and a pseudonym. [`book`]: its policy. [`asked`]: the request, if it is at hand.
 //! * [`limit`]: the answer of one limit, and the change that would have let the request through.
 
 pub mod asked;
+mod ban;
 pub mod book;
 pub mod limit;
 mod place;
@@ -19,6 +20,7 @@ pub mod text;
 use serde::{Deserialize, Serialize};
 
 pub use asked::Answered;
+pub use ban::BanPart;
 pub use book::Book;
 pub use limit::LimitPart;
 pub use place::PlacePart;
@@ -67,6 +69,9 @@ pub struct Explanation {
     /// How it stood in the queue of its origin, if it got no place there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueuePart>,
+    /// The ban that refused it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ban: Option<BanPart>,
     /// Where the counts are kept.
     pub store: String,
     /// The fields of the answer that tell about limits.
@@ -180,6 +185,8 @@ pub struct Known<'a> {
     pub address: Option<String>,
     /// The client's pseudonym.
     pub pseudonym: Option<String>,
+    /// The ban that refused it, if it still holds.
+    pub ban: Option<BanPart>,
     /// The status of the gate's own answer.
     pub status: Option<u16>,
     /// The fields of that answer that tell about limits.
@@ -227,6 +234,7 @@ impl Explanation {
             route: record.route.and_then(|route| self::route(route, record, book)),
             criticality: (record.criticality != Criticality::Default).then(|| record.criticality.word().to_owned()),
             queue: queue_part(record, book),
+            ban: record.ban.map(|number| known.ban.unwrap_or_else(|| BanPart::ended(number))),
             change: change.collect(),
             store: store_words(&limits),
             limits,
@@ -361,6 +369,8 @@ fn advice(refusal: Refusal, book: &Book) -> Option<&'static str> {
         Refusal::Penalty => {
             Some("refused requests count here: the client is let in when it pauses for as long as it was told")
         }
+        Refusal::Banned => Some("banned by an operator: `tidegate unban` with the ban's number lets it in again"),
+        Refusal::Denied => Some("`deny` in the policy names its network: no limit was asked"),
         Refusal::Limit | Refusal::Concurrency | Refusal::Inflight | Refusal::FairShare => None,
     }
 }

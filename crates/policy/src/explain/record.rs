@@ -10,6 +10,7 @@
 //! | 1 | route, alternative, runner-up, policy, method, number of readings |
 //! | 1 | verdict, criticality, how the client was found, `Retry-After`, wait, what a store met it with |
 //! | 7 without a place | what the queue of the origin looked like |
+//! | 1 under a ban | its number |
 //! | 2 or 3 a limit | rule, tier, mode, outcome, node, what remained; the wait; of a refusal, what it was short of |
 //!
 //! So a decision about two limits, one of which refused, is ten words, and none has more than [`Record::MAX_WORDS`].
@@ -57,6 +58,8 @@ pub struct Record {
     pub limits: ArrayVec<Said, { Route::MAX_RULES }>,
     /// As in [`Decision::no_place`].
     pub no_place: Option<NoPlace>,
+    /// As in [`Decision::ban`].
+    pub ban: Option<u32>,
 }
 
 /// How a client was found.
@@ -145,12 +148,17 @@ impl Record {
                 .filter_map(|(slot, reading)| Said::of(engine, evaluation, slot, reading))
                 .collect(),
             no_place: decision.no_place,
+            ban: decision.ban,
         }
     }
 
     /// Whether a limit would have refused it, obeyed or not.
     pub fn is_limited(&self) -> bool {
         self.limits.iter().any(|said| matches!(said.outcome, Outcome::Refused | Outcome::Tagged))
+    }
+
+    fn is_banned(&self) -> bool {
+        self.verdict == Verdict::Refused(Refusal::Banned)
     }
 
     /// The words that [`Record::unpack`] reads.
@@ -170,7 +178,7 @@ impl Record {
             Verdict::Admitted => None,
             Verdict::Refused(refusal) => Some(refusal),
         };
-        verdict.put(place_in(Refusal::ALL, refusal.as_ref()), 4);
+        verdict.put(refusal.map_or(ADMITTED, |refusal| place_in(Refusal::ALL, Some(&refusal))), 5);
         verdict.put(u64::from(self.found.is_some()), 1);
         let nobody =
             Found { source: Source::Peer, mark: Mark::Verified, hops: 0, peer_trusted: false, ignored_header: false };
@@ -180,7 +188,7 @@ impl Record {
         verdict.put(u64::from(found.hops), 6);
         verdict.put(u64::from(found.peer_trusted), 1);
         verdict.put(u64::from(found.ignored_header), 1);
-        verdict.put(u64::from(self.retry_after), 26);
+        verdict.put(u64::from(self.retry_after), 25);
         verdict.put(u64::from(self.delay_millis), 16);
         verdict.put(self.store_error.map_or(0, |store_error| place_in(&StoreError::ALL, Some(&store_error)) + 1), 3);
         verdict.put(u64::from(self.no_place.is_some()), 1);
@@ -191,6 +199,10 @@ impl Record {
             words.extend(said.pack());
         }
         words.extend(self.no_place.iter().flat_map(NoPlace::pack));
+        if self.is_banned() {
+            // no limit was asked, so there is room
+            let _ = words.try_push(self.ban.map_or(0, u64::from));
+        }
         words
     }
 
@@ -205,7 +217,7 @@ impl Record {
         let method = METHODS.get(route.take(4) as usize).cloned();
         let count = route.take(4);
         let mut verdict = Bits::from(verdict);
-        let refusal = Refusal::ALL.get(verdict.take(4) as usize).copied();
+        let refusal = Refusal::ALL.get(verdict.take(5) as usize).copied();
         let known = verdict.take(1) == 1;
         let found = Found {
             mark: MARKS.get(verdict.take(2) as usize).copied()?,
@@ -214,7 +226,7 @@ impl Record {
             peer_trusted: verdict.take(1) == 1,
             ignored_header: verdict.take(1) == 1,
         };
-        let (retry_after, delay_millis) = (verdict.take(26), verdict.take(16));
+        let (retry_after, delay_millis) = (verdict.take(25), verdict.take(16));
         let store_error = verdict.take(3).checked_sub(1).and_then(|at| StoreError::ALL.get(at as usize).copied());
         let without_place = verdict.take(1) == 1;
         let criticality = Criticality::ALL.get(verdict.take(2) as usize).copied()?;
@@ -227,6 +239,10 @@ impl Record {
         let no_place = match without_place {
             true => Some(NoPlace::unpack(rest.first_chunk()?)?),
             false => None,
+        };
+        let ban = match refusal {
+            Some(Refusal::Banned) => u32::try_from(*rest.first()?).ok().filter(|number| *number != 0),
+            _ => None,
         };
         let mut client = [0; 16];
         client.iter_mut().zip([high, low].iter().flat_map(|half| half.to_be_bytes())).for_each(|(to, from)| *to = from);
@@ -246,6 +262,7 @@ impl Record {
             store_error,
             limits,
             no_place,
+            ban,
         })
     }
 
@@ -262,6 +279,7 @@ impl Record {
             readings: self.limits.iter().map(Said::reading).collect(),
             delay_nanos: u64::from(self.delay_millis) * 1_000_000,
             no_place: self.no_place,
+            ban: self.ban,
             verdict: self.verdict,
         }
     }
@@ -383,8 +401,10 @@ const BYS: u8 = 5;
 /// No position: more routes and limits than this have no names here.
 const NONE: u16 = u16::MAX;
 const NO_NODE: u8 = 31;
-/// Two years; nobody is told to wait longer.
-const MAX_RETRY_AFTER: u32 = (1 << 26) - 1;
+/// A year; nobody is told to wait longer.
+const MAX_RETRY_AFTER: u32 = (1 << 25) - 1;
+/// In the place of a refusal.
+const ADMITTED: u64 = 31;
 
 const METHODS: [Method; 9] = [
     Method::GET,

@@ -262,6 +262,7 @@ fn a_closed_limit_whose_store_was_silent_says_so_and_blames_no_client() {
             store_error,
             limits: [said].into_iter().collect(),
             no_place: None,
+            ban: None,
         };
         assert_eq!(Record::unpack(&record.pack()).as_ref(), Some(&record));
         let sent = vec!["Retry-After: 1".to_owned()];

@@ -23,6 +23,8 @@ impl Explanation {
         page.limits(&self.limits);
         page.label = "place";
         self.queue.iter().flat_map(QueuePart::lines).for_each(|line| page.line(&line));
+        page.label = "ban";
+        of_ban(self).iter().for_each(|line| page.line(line));
         page.label = "estimate";
         for limit in self.decisive() {
             if let Some(estimate) = &limit.estimate {
@@ -82,6 +84,10 @@ impl Explanation {
             (Some(reason), true) => format!("{status}refused: {}", reason.replace('_', " ")),
         }
     }
+}
+
+fn of_ban(of: &Explanation) -> Vec<String> {
+    of.ban.iter().flat_map(|ban| ban.lines(time)).collect()
 }
 
 struct Page {

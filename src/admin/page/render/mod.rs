@@ -3,6 +3,7 @@
 //! The page is a list of sections. At first it holds all of them; later only sections that changed are sent, and the script
 //! replaces them.
 
+mod bans;
 mod chart;
 mod decisions;
 mod limits;
@@ -22,7 +23,7 @@ const TEMPLATE: &str = include_str!("../page.html");
 type Draw = fn(&mut Svg, &View);
 
 /// All sections by the `id` of the element that holds them, in the page's order.
-const SECTIONS: [(&str, Draw); 10] = [
+const SECTIONS: [(&str, Draw); 11] = [
     ("header", traffic::header),
     ("notices", traffic::notices),
     ("flow", traffic::flow),
@@ -32,6 +33,7 @@ const SECTIONS: [(&str, Draw); 10] = [
     ("origins", origins::origins),
     ("stores", stores::stores),
     ("offenders", offenders::offenders),
+    ("bans", bans::bans),
     ("decisions", decisions::decisions),
 ];
 

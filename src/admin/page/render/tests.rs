@@ -4,7 +4,8 @@ use crate::limiter::Gauges;
 use crate::observe::history::{LimitPast, OriginPast, Past, RoutePast, SECONDS};
 use crate::observe::notices::notice::{Kind, Notice};
 use crate::observe::state::{
-    Address, Answers, Config, Limit, Network, Offender, Offenders, Origin, Recent, Requests, Route, State, Word,
+    Address, Answers, BanState, Config, Limit, Network, Offender, Offenders, Origin, Recent, Requests, Route, State,
+    Word,
 };
 use crate::store::{BreakerState, StoreState};
 
@@ -141,6 +142,15 @@ pub fn busy() -> View {
             total: 1_300,
             error_bound: 3,
         },
+        bans: vec![BanState {
+            number: 1,
+            target: "mB3q_Xc0VZ1jz8zK2hHw4A".to_owned(),
+            by: "alice (user 0)".to_owned(),
+            why: hostile.to_owned(),
+            ends_in_seconds: 7_000,
+            refused: 77,
+            ..BanState::default()
+        }],
         decisions: vec![DecisionView {
             id: "7Q3M9F2KABCDE".to_owned(),
             summary: "2026-11-21 10:15:09.412  POST  →  429 limited by `login`".to_owned(),

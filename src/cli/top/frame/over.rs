@@ -5,12 +5,13 @@ use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::widgets::{Block, Clear, Widget};
 
-use super::super::keys::{Overlay, State};
+use super::super::keys::{Order, Overlay, State};
 use super::look::Look;
 use crate::human::width;
 
 /// The keys, in one line.
-const KEYS: &str = "? help  q quit  l limits  o origins  c clients  enter explain  p pardon  / filter  space freeze";
+const KEYS: &str =
+    "? help  q quit  l limits  o origins  c clients  enter explain  p pardon  b ban  / filter  space freeze";
 
 /// The keys, each in its own.
 const HELP: &str = "\
@@ -18,6 +19,7 @@ l o c, tab     go to limits, origins, clients
 arrows         choose a row; also page up and down, home, end
 enter          why was the chosen client limited? its latest decisions
 p              pardon the chosen client: forget its debt now (asks first)
+b              ban the chosen client for an hour (asks first)
 /              only rows with these words; enter keeps it, esc ends it
 space          freeze and thaw the numbers
 q, ctrl-c      quit
@@ -51,11 +53,12 @@ pub fn overlay(state: &State, area: Rect, buffer: &mut Buffer) {
     match &state.overlay {
         None => {}
         Some(Overlay::Help) => panel("Keys", HELP, 0, area, buffer),
-        Some(Overlay::Sure { client }) => {
-            let text = format!(
-                "Forget the debt of {client} now, in every limit that counts it?\n\ny  yes      any other key  no"
-            );
-            panel("Pardon", &text, 0, area, buffer);
+        Some(Overlay::Sure { order, client }) => {
+            let (title, what) = match order {
+                Order::Pardon => ("Pardon", format!("Forget the debt of {client} now, in every limit that counts it?")),
+                Order::Ban => ("Ban", format!("Refuse every request of {client} for an hour?")),
+            };
+            panel(title, &format!("{what}\n\ny  yes      any other key  no"), 0, area, buffer);
         }
         Some(Overlay::Told { title, text, above }) => panel(title, text, *above, area, buffer),
     }

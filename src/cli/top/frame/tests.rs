@@ -138,13 +138,13 @@ Q2abWc1mZt0wJ2T9uXvHq3        2  297–300   86 %
 ! waits for `tidegate upgrade`: listeners.main.address changed
 ! 93 % of `shop` comes from one address: is a proxy missing from
   trusted_proxies?
-? help  q quit  l limits  o origins  c clients  enter explain  p pardon  / filte
+? help  q quit  l limits  o origins  c clients  enter explain  p pardon  b ban
 "
     );
     // of any size, without a panic
     for width in [0, 1, 7, 40, 149, 150, 300] {
         for height in [0, 1, 2, 5, 12, 100] {
-            for keys in ["", "?", "p", "/x"] {
+            for keys in ["", "?", "p", "b", "/x"] {
                 let state = with_keys(keys);
                 let area = Rect::new(3, 2, width, height);
                 draw(&model, &Look { live: Some(&state), ..PLAIN }, area, &mut Buffer::empty(area));
@@ -158,6 +158,9 @@ fn what_is_open_lies_over_the_lists() {
     let state = with_keys("p");
     let text = shown(&model(), &Look { live: Some(&state), ..PLAIN }, 100, 30);
     assert!(text.contains("Forget the debt of c7f1Kc1mZt0wJ2T9uXvHq3 now"), "{text}");
+    let state = with_keys("b");
+    let text = shown(&model(), &Look { live: Some(&state), ..PLAIN }, 100, 30);
+    assert!(text.contains("Refuse every request of c7f1Kc1mZt0wJ2T9uXvHq3 for an hour"), "{text}");
     let state = with_keys("?");
     let text = shown(&model(), &Look { live: Some(&state), ..PLAIN }, 100, 30);
     assert!(text.contains("┌ Keys ─") && text.contains("q, ctrl-c      quit"), "{text}");

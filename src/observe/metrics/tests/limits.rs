@@ -17,7 +17,7 @@ fn the_bound_on_series_is_as_documented() {
     let policy = fair_shop();
     // `by_key` hands on to `per_client`, which so counts on the route `api` too
     let (listeners, routes, forwarding, slots, limits, nodes, origins, addresses) = (2, 2, 1, 5, 4, 2 + 2, 1, 2);
-    let documented = (34 + 6 * listeners) * (routes + 1)
+    let documented = (36 + 6 * listeners) * (routes + 1)
         + 2 * routes
         + 26 * forwarding
         + 6 * slots
@@ -30,7 +30,7 @@ fn the_bound_on_series_is_as_documented() {
         + 2
         + 1
         + 43
-        + 88;
+        + 89;
     assert_eq!(Metrics::series_bound(&policy, &settings()), documented);
 }
 

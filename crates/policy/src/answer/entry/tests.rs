@@ -231,6 +231,8 @@ fn every_reason_is_read_back() {
         Refusal::NoRoute => 12,
         Refusal::ClientUnresolved => 13,
         Refusal::ValueTooLong => 14,
+        Refusal::Banned => 15,
+        Refusal::Denied => 16,
     };
     for (at, refusal) in Refusal::ALL.iter().copied().enumerate() {
         assert_eq!(listed(refusal), at);

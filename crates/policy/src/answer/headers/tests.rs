@@ -252,7 +252,14 @@ fn want_of_room_promises_nothing_but_soon() {
         };
         assert_eq!((wait(0), wait(u64::MAX / 2), wait(u64::MAX)), (Some(1), Some(1), Some(2)));
     }
-    for refusal in [Refusal::KeyMissing, Refusal::NoRoute, Refusal::ClientUnresolved, Refusal::ValueTooLong] {
+    for refusal in [
+        Refusal::KeyMissing,
+        Refusal::NoRoute,
+        Refusal::ClientUnresolved,
+        Refusal::ValueTooLong,
+        Refusal::Banned,
+        Refusal::Denied,
+    ] {
         let refused = decision(&policy, Verdict::Refused(refusal), &[]);
         assert_eq!(retry_after_seconds(refusal, &refused, &policy), None);
     }

@@ -44,24 +44,38 @@ fn record() -> impl Strategy<Value = Record> {
             (refusal, retry_after, delay_millis, store_error, criticality),
             limits,
             no_place,
-        )| Record {
-            at: Timestamp::from_nanos(at),
-            client,
-            found,
-            method: method.map(|at| METHODS[at].clone()),
-            route,
-            alternative,
-            runner_up,
-            book,
-            criticality: Criticality::ALL[criticality],
-            verdict: refusal.map_or(Verdict::Admitted, |at| Verdict::Refused(Refusal::ALL[at])),
-            retry_after,
-            delay_millis,
-            store_error: store_error.map(|at| StoreError::ALL[at]),
-            limits: limits.into_iter().collect(),
-            no_place,
+        )| {
+            limited(Record {
+                at: Timestamp::from_nanos(at),
+                client,
+                found,
+                method: method.map(|at| METHODS[at].clone()),
+                route,
+                alternative,
+                runner_up,
+                book,
+                criticality: Criticality::ALL[criticality],
+                verdict: refusal.map_or(Verdict::Admitted, |at| Verdict::Refused(Refusal::ALL[at])),
+                retry_after,
+                delay_millis,
+                store_error: store_error.map(|at| StoreError::ALL[at]),
+                limits: limits.into_iter().collect(),
+                no_place,
+                ban: None,
+            })
         },
     )
+}
+
+/// No limit is asked of a banned client.
+fn limited(record: Record) -> Record {
+    match record.verdict {
+        Verdict::Refused(Refusal::Banned) => {
+            let ban = u32::try_from(record.at.nanos() >> 33).ok().filter(|number| *number > 0);
+            Record { limits: ArrayVec::new(), no_place: None, ban, ..record }
+        }
+        _ => record,
+    }
 }
 
 fn no_place() -> impl Strategy<Value = NoPlace> {
@@ -121,6 +135,7 @@ fn two_limits_one_of_which_refused_are_ten_words() {
         store_error: None,
         limits,
         no_place: None,
+        ban: None,
     };
     assert_eq!(record.pack().len(), 10);
 }

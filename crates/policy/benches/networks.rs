@@ -1,0 +1,55 @@
+//! A million networks: their memory, the time to make them, and the time of one look.
+//!
+//! `cargo bench -p tidegate-policy --bench networks`
+
+use std::hint::black_box;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Instant;
+
+use tidegate_limits::units::Prefix;
+use tidegate_policy::client::networks::NetworkSet;
+
+const MANY: u32 = 1_000_000;
+const LOOKS: usize = 10_000_000;
+
+/// An odd factor, whose multiples are spread over all numbers.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+fn ipv4(number: u64) -> IpAddr {
+    Ipv4Addr::from((number.wrapping_mul(SPREAD) >> 32) as u32).into()
+}
+
+fn ipv6(number: u64) -> IpAddr {
+    // all of them in 2000::/3
+    let upper = number.wrapping_mul(SPREAD) >> 3 | 1 << 61;
+    Ipv6Addr::from(u128::from(upper) << 64 | u128::from(number.wrapping_mul(SPREAD))).into()
+}
+
+fn main() {
+    measure("IPv4 addresses", 32, ipv4);
+    measure("IPv4 /24", 24, ipv4);
+    measure("IPv6 /64", 64, ipv6);
+    measure("IPv6 addresses", 128, ipv6);
+}
+
+fn measure(what: &str, length: u8, address: fn(u64) -> IpAddr) {
+    let networks: Vec<Prefix> = (0..u64::from(MANY)).map(|n| Prefix::around(address(n), length, length)).collect();
+    let begun = Instant::now();
+    let set = NetworkSet::new(networks.iter().map(|network| (*network, ())));
+    let made = begun.elapsed();
+    // addresses of the list and others, in no order that the memory could guess
+    let asked: Vec<IpAddr> = (0..1 << 20_u64).map(|n: u64| address(n.wrapping_mul(0x5851_f42d) & 0x1f_ffff)).collect();
+    let begun = Instant::now();
+    let mut found = 0;
+    for look in 0..LOOKS {
+        found += usize::from(set.contains(black_box(asked[look & (asked.len() - 1)])));
+    }
+    let each = begun.elapsed().as_secs_f64() * 1e9 / LOOKS as f64;
+    println!(
+        "{what:<15} {:>9} ranges  {:>5.1} MiB  made in {:>4} ms  {each:>5.1} ns a look, {:.0} % found",
+        set.ranges(),
+        set.memory().0 as f64 / f64::from(1 << 20),
+        made.as_millis(),
+        100.0 * found as f64 / LOOKS as f64,
+    );
+}

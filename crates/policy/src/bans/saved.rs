@@ -1,0 +1,113 @@
+//! Bans on their way to another process.
+//!
+//! Holds addresses and the secret of banned keys: for the process that takes this one's place, and for files that nobody else reads.
+
+use serde::{Deserialize, Serialize};
+
+use super::ban::{Ban, Order, Target};
+use super::register::{Bans, MOST_BANS};
+use crate::client::{ClientNetwork, Mark};
+use crate::sketch::KeyHash;
+use crate::units::{Prefix, Timestamp};
+
+/// Bytes of the longest document that is read.
+pub const LONGEST: usize = MOST_BANS * 2_048;
+
+/// The bans of a process. Times are those of the wall clock, so they mean the same to every process of the machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Saved {
+    secret: [u8; 16],
+    /// The number of the next ban.
+    next: u32,
+    bans: Vec<SavedBan>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SavedBan {
+    number: u32,
+    target: SavedTarget,
+    /// Nanoseconds since 1970.
+    given: u64,
+    until: u64,
+    by: String,
+    why: String,
+    refused: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum SavedTarget {
+    Network(std::net::IpAddr, u8),
+    Client { network: Option<(std::net::IpAddr, u8)>, mark: String },
+    Key { limit: String, hash: [u64; 2] },
+}
+
+impl Saved {
+    /// The bans that hold at `now`. `origin`: the wall clock's time at the origin of all stamps, in nanoseconds since 1970.
+    pub fn of(bans: &Bans, now: Timestamp, origin: u64) -> Saved {
+        let (secret, next, bans) = bans.all(now);
+        let saved = bans.iter().map(|ban| SavedBan {
+            number: ban.number,
+            target: SavedTarget::of(&ban.target),
+            given: ban.given,
+            until: origin.saturating_add(ban.until.nanos()),
+            by: ban.by.clone(),
+            why: ban.why.clone(),
+            refused: ban.refused(),
+        });
+        Saved { secret, next, bans: saved.collect() }
+    }
+
+    /// Puts these bans in the place of those that are there. `origin`: as above, of this process. Bans that have ended stay out.
+    ///
+    /// # Errors
+    /// A target that this version does not know, or a network that is none: nothing has changed then.
+    pub fn restore(self, bans: &Bans, now: Timestamp, origin: u64) -> Result<usize, &'static str> {
+        let stamp = |wall: u64| Timestamp::from_nanos(wall.saturating_sub(origin));
+        let mut restored = Vec::new();
+        for saved in self.bans {
+            let SavedBan { number, target, given, until, by, why, refused } = saved;
+            let target = target.read().ok_or("a ban of an unknown form")?;
+            let order = Order { target, given, until: stamp(until), by, why };
+            if order.until > now {
+                restored.push(Ban::new(number, order, refused));
+            }
+        }
+        let count = restored.len();
+        bans.take_over(self.secret, self.next, restored);
+        Ok(count)
+    }
+}
+
+impl SavedTarget {
+    fn of(target: &Target) -> SavedTarget {
+        let parts = |network: &Prefix| (network.address(), network.length());
+        match target {
+            Target::Network(network) => SavedTarget::Network(network.address(), network.length()),
+            Target::Client { network: ClientNetwork::Prefix(network), mark } => {
+                SavedTarget::Client { network: Some(parts(network)), mark: mark.as_str().to_owned() }
+            }
+            Target::Client { network: ClientNetwork::Unix, mark } => {
+                SavedTarget::Client { network: None, mark: mark.as_str().to_owned() }
+            }
+            Target::Key { limit, hash } => SavedTarget::Key { limit: limit.clone(), hash: hash.halves() },
+        }
+    }
+
+    fn read(self) -> Option<Target> {
+        const MARKS: [Mark; 4] = [Mark::Verified, Mark::Degraded, Mark::Short, Mark::AllTrusted];
+        Some(match self {
+            SavedTarget::Network(address, length) => Target::Network(Prefix::new(address, length).ok()?),
+            SavedTarget::Client { network, mark } => Target::Client {
+                network: match network {
+                    Some((address, length)) => ClientNetwork::Prefix(Prefix::new(address, length).ok()?),
+                    None => ClientNetwork::Unix,
+                },
+                mark: MARKS.into_iter().find(|known| known.as_str() == mark)?,
+            },
+            SavedTarget::Key { limit, hash } => Target::Key { limit, hash: KeyHash::from_halves(hash) },
+        })
+    }
+}

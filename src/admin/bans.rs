@@ -1,0 +1,233 @@
+//! Bans: `POST /api/v1/ban`, `POST /api/v1/unban`, `GET /api/v1/bans`, `POST /api/v1/bans/networks`.
+//!
+//! A target is named as [`whom`] reads it, or as `LIMIT=VALUE`: a key of a limit. Bans that would reach the gate's own surroundings
+//! need `force`.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::StatusCode;
+use serde::Deserialize;
+
+use super::asked::Asked;
+use super::context::Context;
+use super::whom;
+use crate::bans::{Ban, Full, MOST_BANS, Order, Target, key_request};
+use crate::client::{ClientNetwork, Mark};
+use crate::engine::Engine;
+use crate::observe::state::{BanState, Banned, Bans, NamedNetworks, Unbanned};
+use crate::running::bans;
+use crate::small_server::{Answer, Origin};
+use crate::system::clock::wall_nanos;
+use crate::units::Prefix;
+
+/// The longest ban: a year. Who is to stay out for good belongs in `deny:` of the policy.
+const LONGEST: Duration = Duration::from_secs(366 * 86_400);
+
+/// Networks of fewer bits hold too much of the Internet to be banned by mistake.
+const WIDEST: (u8, u8) = (8, 19);
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wanted {
+    /// An address, a network, `unix`, a name from log or lists, or `LIMIT=VALUE`.
+    target: String,
+    /// How long the ban lasts.
+    for_seconds: u64,
+    /// The reason.
+    #[serde(default)]
+    why: String,
+    /// Who asks, by the name that the machine knows.
+    #[serde(default)]
+    by: String,
+    /// Ban even what the gate's own surroundings are in.
+    #[serde(default)]
+    force: bool,
+    /// The address that whoever asks is connected from, if there is one.
+    #[serde(default)]
+    from: Option<IpAddr>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Lifted {
+    /// A ban's number, or a target as in [`Wanted`].
+    target: String,
+}
+
+/// `POST /api/v1/ban`.
+pub fn ban(context: &Arc<Context>, asked: &Asked) -> Answer {
+    let wanted: Wanted = match asked.json() {
+        Ok(wanted) => wanted,
+        Err(refusal) => return refusal,
+    };
+    if context.process.handing_over() {
+        let why = "an upgrade is under way, and would not take this ban along: try again in a moment";
+        return Answer::error(StatusCode::SERVICE_UNAVAILABLE, why);
+    }
+    let length = Duration::from_secs(wanted.for_seconds);
+    if length.is_zero() || length > LONGEST {
+        let why = "a ban lasts from 1 second to 366 days; `deny:` in the policy keeps a network out for good";
+        return Answer::error(StatusCode::BAD_REQUEST, why);
+    }
+    let target = match target(context, &wanted.target) {
+        Ok(target) => target,
+        Err(refusal) => return refusal,
+    };
+    let generation = context.process.generation();
+    let engine = generation.engine();
+    if !wanted.force
+        && let Some(why) = objection(engine, &target, wanted.from)
+    {
+        return Answer::error(StatusCode::CONFLICT, format!("{why}; ban it all the same with --force"));
+    }
+    let user = match asked.request().origin {
+        Origin::Unix { user } => format!("user {user}"),
+        Origin::Tcp => "another machine".to_owned(),
+    };
+    let by = if wanted.by.is_empty() { user } else { format!("{} ({user})", wanted.by) };
+    let now = context.process.clock.now();
+    let order = Order { target, given: wall_nanos(), until: now.after(length), by, why: wanted.why };
+    match engine.bans().give(order, now) {
+        Ok(ban) => {
+            let told = bans::state_of(&context.process, &ban);
+            let BanState { number, target, by, why, .. } = &told;
+            tracing::info!(ban = number, target, by, why, seconds = wanted.for_seconds, "banned");
+            Answer::json(StatusCode::OK, &Banned { ban: told, schema: "tidegate.ban/1".into() })
+        }
+        Err(Full) => {
+            let why =
+                format!("{MOST_BANS} bans are in force already; lift one, or keep long lists in a file of `deny:`");
+            Answer::error(StatusCode::CONFLICT, why)
+        }
+    }
+}
+
+/// `POST /api/v1/unban`.
+pub fn unban(context: &Arc<Context>, asked: &Asked) -> Answer {
+    let Lifted { target: text } = match asked.json() {
+        Ok(wanted) => wanted,
+        Err(refusal) => return refusal,
+    };
+    if context.process.handing_over() {
+        return Answer::error(StatusCode::SERVICE_UNAVAILABLE, "an upgrade is under way: try again in a moment");
+    }
+    let now = context.process.clock.now();
+    let number: Option<u32> = text.parse().ok();
+    let meant = if number.is_some() { None } else { target(context, &text).ok() };
+    let is_it = |ban: &Ban| {
+        number == Some(ban.number)
+            || meant.as_ref() == Some(&ban.target)
+            || (number.is_none() && is_called(context, &ban.target, &text))
+    };
+    let generation = context.process.generation();
+    let all = generation.engine().bans();
+    if number.is_none() && meant.is_none() && all.list(now).iter().filter(|ban| is_it(ban)).count() > 1 {
+        return whom::several(&text);
+    }
+    let lifted: Vec<BanState> = all.lift(is_it, now).iter().map(|ban| bans::state_of(&context.process, ban)).collect();
+    if lifted.is_empty() {
+        return Answer::error(StatusCode::NOT_FOUND, "there is no such ban: `tidegate bans` has the list");
+    }
+    for BanState { number, target, .. } in &lifted {
+        tracing::info!(ban = number, target, "ban lifted");
+    }
+    Answer::json(StatusCode::OK, &Unbanned { lifted, schema: "tidegate.unban/1".into() })
+}
+
+/// `GET /api/v1/bans`.
+pub fn list(context: &Arc<Context>, _: &Asked) -> Answer {
+    let told = Bans { bans: bans::all(&context.process), most: MOST_BANS, schema: "tidegate.bans/1".into() };
+    Answer::json(StatusCode::OK, &told)
+}
+
+/// `POST /api/v1/bans/networks`: by their addresses, so on the socket only. A network inside of another is left to that one.
+pub fn networks(context: &Arc<Context>, _: &Asked) -> Answer {
+    let now = context.process.clock.now();
+    let in_force = context.process.generation().engine().bans().list(now);
+    let network = |ban: &Arc<Ban>| match &ban.target {
+        Target::Network(network) => Some((*network, ban.until.since(now).as_secs())),
+        Target::Client { .. } | Target::Key { .. } => None,
+    };
+    let mut networks: Vec<(Prefix, u64)> = in_force.iter().filter_map(network).collect();
+    let left_out = in_force.len() - networks.len();
+    // a firewall's set takes each address once; networks sort behind those that they lie in
+    networks.sort_unstable();
+    let mut around: Option<Prefix> = None;
+    networks.retain(|(network, _)| {
+        let inside = around.is_some_and(|around| around.contains(network.address()));
+        if !inside {
+            around = Some(*network);
+        }
+        !inside
+    });
+    let networks = networks.into_iter().map(|(network, seconds)| (network.to_string(), seconds)).collect();
+    Answer::json(StatusCode::OK, &NamedNetworks { networks, left_out, schema: "tidegate.bans.networks/1".into() })
+}
+
+/// Returns whether lists call a target so, now or under an earlier key, or a pseudonym of it begins so.
+fn is_called(context: &Context, target: &Target, text: &str) -> bool {
+    let (mark, network) = match target {
+        Target::Network(network) => (Mark::Verified, ClientNetwork::Prefix(*network)),
+        Target::Client { network, mark } => (*mark, *network),
+        Target::Key { .. } => return bans::name_of(&context.process, target) == text,
+    };
+    context.process.pseudonyms.all_named(mark, network).any(|name| name.is_meant(text))
+}
+
+/// The target that an operator wrote.
+fn target(context: &Context, text: &str) -> Result<Target, Answer> {
+    let bad = |why: String| Answer::error(StatusCode::BAD_REQUEST, why);
+    let generation = context.process.generation();
+    if let Some((limit, value)) = text.split_once('=') {
+        let policy = generation.engine().policy();
+        let Some(rule) = policy.rules.iter().find(|rule| rule.name == limit) else {
+            return Err(Answer::error(StatusCode::NOT_FOUND, format!("there is no limit `{limit}`")));
+        };
+        let made = key_request(&rule.key, &policy.clients, value).map_err(|fault| bad(fault.to_string()))?;
+        let table = generation.engine().bans().table();
+        let hashes = table.hashes((&rule.name, &rule.key), &made.request(), &made.client, &made.route);
+        return match hashes.as_deref() {
+            Some([hash]) => Ok(Target::Key { limit: rule.name.clone(), hash: *hash }),
+            _ => Err(bad(format!("a request has no one key of `{limit}` with this value"))),
+        };
+    }
+    let found = whom::find(context, text)?;
+    Ok(match (found.network, found.clients.first()) {
+        (Some(network), _) => Target::Network(network),
+        (None, Some(client)) => match (client.network, client.mark) {
+            (ClientNetwork::Prefix(network), Mark::Verified) => Target::Network(network),
+            (network, mark) => Target::Client { network, mark },
+        },
+        // `find` gives one
+        (None, None) => return Err(bad("nobody".to_owned())),
+    })
+}
+
+/// Why a ban of this target may be a mistake.
+fn objection(engine: &Engine, target: &Target, from: Option<IpAddr>) -> Option<String> {
+    let network = match target {
+        Target::Network(network) => *network,
+        Target::Client { network: ClientNetwork::Unix, .. } => {
+            return Some("all clients of UNIX sockets are one client: this bans all of them".to_owned());
+        }
+        Target::Client { .. } | Target::Key { .. } => return None,
+    };
+    let (ipv4, ipv6) = WIDEST;
+    let widest = if network.address().is_ipv4() { ipv4 } else { ipv6 };
+    if network.length() < widest {
+        return Some(format!("{network} is wider than a /{widest}: it holds a large part of the Internet"));
+    }
+    if from.is_some_and(|from| network.contains(from)) {
+        return Some("you are connected from this network yourself".to_owned());
+    }
+    if engine.policy().clients.trust.names(network) {
+        let why = "a trusted proxy is in this network: its health checks and each request with an unreadable forwarding header \
+                   would be refused";
+        return Some(why.to_owned());
+    }
+    let own = ["127.0.0.0", "::1"].iter().filter_map(|text| text.parse().ok()).map(|at| Prefix::around(at, 8, 128));
+    let meets = |own: Prefix| network.contains(own.address()) || own.contains(network.address());
+    own.into_iter().any(meets).then(|| "this machine's own addresses are in this network".to_owned())
+}

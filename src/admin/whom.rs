@@ -1,0 +1,94 @@
+//! Whom an operator means: an address, a network, `unix`, or a name from log and lists.
+//!
+//! A pseudonym cannot be led back to an address, so it is looked for among the clients that the limits refuse most. Its first characters
+//! are enough, at least [`SHORTEST`](crate::observe::pseudonym::Pseudonym::SHORTEST), if one client alone is called so.
+
+use http::{HeaderMap, StatusCode};
+
+use super::context::Context;
+use crate::client::trust::parse_cidr_or_everyone;
+use crate::client::{self, Client, ClientNetwork, ClientRules, Mark};
+use crate::request::Peer;
+use crate::small_server::Answer;
+use crate::units::Prefix;
+
+/// Whom an operator means.
+pub(super) struct Found {
+    /// As log and lists have it.
+    pub(super) name: String,
+    /// The client, once for every mark under which it is counted.
+    pub(super) clients: Vec<Client>,
+    /// What was given, if it was an address or a network.
+    pub(super) network: Option<Prefix>,
+}
+
+/// The answer about a beginning that several pseudonyms have.
+pub(super) fn several(text: &str) -> Answer {
+    Answer::error(StatusCode::CONFLICT, format!("the names of several clients begin with `{text}`: write more of it"))
+}
+
+/// Finds whom a text means.
+///
+/// # Errors
+/// Nobody that is known, or several; the answer says so.
+pub(super) fn find(context: &Context, text: &str) -> Result<Found, Answer> {
+    let generation = context.process.generation();
+    let lately = generation.refused().list(context.process.clock.now()).entries;
+    let Some(network) = network(text) else {
+        let meant = |client: &Client| {
+            context.process.pseudonyms.all_of(client).any(|name| name.is_meant(text))
+                || client.network.to_string() == text
+        };
+        let mut found: Vec<Client> = Vec::new();
+        for client in lately.iter().map(|entry| entry.payload).filter(meant) {
+            if !found.iter().any(|known| (known.network, known.mark) == (client.network, client.mark)) {
+                found.push(client);
+            }
+        }
+        return match found.as_slice() {
+            [] => Err(unknown()),
+            [client] => Ok(Found { name: context.name_of(client), clients: vec![*client], network: None }),
+            _ => Err(several(text)),
+        };
+    };
+    let rules = &generation.engine().policy().clients;
+    let client = of_network(rules, network);
+    let mut clients = vec![client];
+    // what its requests were counted under when its address could be told less well
+    for seen in lately.iter().map(|entry| entry.payload).filter(|seen| seen.network == client.network) {
+        if clients.iter().all(|known| known.mark != seen.mark) {
+            let mut client = client;
+            client.mark = seen.mark;
+            clients.push(client);
+        }
+    }
+    // an address inside of what counts as one client is that client
+    let network = network.map(|network| match client.network {
+        ClientNetwork::Prefix(counted) if counted.length() < network.length() => counted,
+        _ => network,
+    });
+    Ok(Found { name: context.name_of(&client), clients, network })
+}
+
+/// The network that a text says; `Some(None)` for `unix`, `None` for a text that says none.
+pub(super) fn network(text: &str) -> Option<Option<Prefix>> {
+    if text == "unix" {
+        return Some(None);
+    }
+    let address = text.parse().ok().map(|address| Prefix::around(address, 32, 128));
+    address.or_else(|| parse_cidr_or_everyone(text).ok().map(|(prefix, _)| prefix)).map(Some)
+}
+
+/// The client at the first address of a network; without one, the client of UNIX sockets.
+fn of_network(rules: &ClientRules, network: Option<Prefix>) -> Client {
+    let peer = network.map_or(Peer::Unix, |network| Peer::Ip(network.address()));
+    let mut client = client::resolve(rules, peer, &HeaderMap::new()).unwrap_or_else(|unresolved| unresolved.client);
+    client.mark = Mark::Verified;
+    client
+}
+
+fn unknown() -> Answer {
+    let why = "neither an address, nor a network, nor a client that the limits refused lately; a pseudonym cannot be led back \
+               to others";
+    Answer::error(StatusCode::NOT_FOUND, why)
+}

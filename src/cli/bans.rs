@@ -1,0 +1,105 @@
+//! `tidegate bans`: the bans of the running process.
+
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use serde_json::json;
+
+use super::global::Global;
+use super::output::{print, say};
+use super::running;
+use crate::admin::client;
+use crate::human::{grouped, span};
+use crate::observe::state::{BanState, Bans, NamedNetworks};
+
+/// Show who is banned
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  tidegate bans\n  tidegate bans --format nftables | sudo nft -f -\n\n\
+    `plain` and `nftables` write the banned networks by their addresses, for a firewall; bans of keys have none and are left out.\n\n\
+    Exit codes: 0 shown, 69 no server answers.")]
+pub struct Arguments {
+    /// How to write them
+    #[arg(long, value_enum, default_value_t = Form::Text)]
+    format: Form,
+}
+
+/// How to write bans.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// For people
+    Text,
+    /// For programs
+    Json,
+    /// The networks, one a line
+    Plain,
+    /// The networks as sets of nftables, each with the rest of its time
+    Nftables,
+}
+
+/// Asks for them, and prints them.
+pub fn run(arguments: &Arguments, global: &Global) -> ExitCode {
+    let ended = match arguments.format {
+        Form::Text | Form::Json => {
+            let told = running::told::<Bans>(global, |socket| client::get(socket, "/api/v1/bans"));
+            told.map(|(body, bans)| match arguments.format {
+                Form::Json => format!("{}\n", body.trim_end()),
+                _ => bans.bans.iter().map(line).collect(),
+            })
+        }
+        Form::Plain | Form::Nftables => {
+            let asked = |socket: &std::path::Path| client::post(socket, "/api/v1/bans/networks", &json!({}));
+            running::told::<NamedNetworks>(global, asked).map(|(_, told)| {
+                if told.left_out > 0 && !global.quiet {
+                    say(&format!("tidegate: {} of no network left out\n", bans(told.left_out)));
+                }
+                match arguments.format {
+                    Form::Nftables => nftables(&told.networks),
+                    _ => told.networks.iter().map(|(network, _)| format!("{network}\n")).collect(),
+                }
+            })
+        }
+    };
+    match ended {
+        Ok(text) => {
+            print(&text);
+            ExitCode::SUCCESS
+        }
+        Err(code) => code,
+    }
+}
+
+fn bans(count: usize) -> String {
+    crate::human::count(count as u64, "ban")
+}
+
+/// `17   c7f1Kc1mZt0wJ2T9uXvHq3   2 h left, 1,234 refused, 5 min ago by alice (user 0): scrapes`
+fn line(ban: &BanState) -> String {
+    let BanState { number, target, by, why, given_seconds_ago, ends_in_seconds, refused, .. } = ban;
+    let why = if why.is_empty() { String::new() } else { format!(": {why}") };
+    let (left, ago) = (span(*ends_in_seconds), span(*given_seconds_ago));
+    format!("{number:<4} {target}   {left} left, {} refused, {ago} ago by {by}{why}\n", grouped(*refused))
+}
+
+/// A table `inet tidegate` with the sets `banned4` and `banned6`, replaced as a whole, whose elements end with their bans.
+fn nftables(networks: &[(String, u64)]) -> String {
+    // a set of intervals takes each address once
+    let set = |name: &str, kind: &str, wanted: &dyn Fn(&str) -> bool| {
+        let elements: Vec<String> = networks
+            .iter()
+            .filter(|(network, _)| wanted(network))
+            .map(|(network, seconds)| format!("{network} timeout {}s", (*seconds).max(1)))
+            .collect();
+        let elements = match elements.is_empty() {
+            true => String::new(),
+            false => format!("        elements = {{ {} }}\n", elements.join(", ")),
+        };
+        format!("    set {name} {{\n        type {kind}\n        flags interval, timeout\n{elements}    }}\n")
+    };
+    format!(
+        "table inet tidegate\ndelete table inet tidegate\ntable inet tidegate {{\n{}{}    chain prerouting {{\n        \
+         type filter hook prerouting priority raw; policy accept;\n        ip saddr @banned4 counter drop\n        \
+         ip6 saddr @banned6 counter drop\n    }}\n}}\n",
+        set("banned4", "ipv4_addr", &|network| !network.contains(':')),
+        set("banned6", "ipv6_addr", &|network| network.contains(':')),
+    )
+}

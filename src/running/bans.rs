@@ -1,0 +1,55 @@
+//! Bans as lists show them: by the names that clients have in the access log.
+
+use super::process::Process;
+use crate::bans::{Ban, Target};
+use crate::client::{ClientNetwork, Mark};
+use crate::config::settings::ClientInLog;
+use crate::observe::pseudonym::Pseudonym;
+use crate::observe::state::BanState;
+use crate::system::clock::wall_nanos;
+use crate::units::time::{ceil_seconds, saturating_nanos};
+
+/// Returns the bans in force, the one that ends first before the others.
+pub fn all(process: &Process) -> Vec<BanState> {
+    let bans = process.generation().engine().bans().list(process.clock.now());
+    bans.iter().map(|ban| state_of(process, ban)).collect()
+}
+
+/// Returns a ban as lists show it.
+pub fn state_of(process: &Process, ban: &Ban) -> BanState {
+    let kind = match &ban.target {
+        Target::Network(_) => "network",
+        Target::Client { .. } => "client",
+        Target::Key { .. } => "key",
+    };
+    BanState {
+        number: ban.number,
+        target: name_of(process, &ban.target),
+        kind: kind.into(),
+        by: ban.by.clone(),
+        why: ban.why.clone(),
+        given_seconds_ago: wall_nanos().saturating_sub(ban.given) / 1_000_000_000,
+        ends_in_seconds: ceil_seconds(saturating_nanos(ban.until.since(process.clock.now()))),
+        refused: ban.refused(),
+    }
+}
+
+/// Returns the name of a target: clients and networks as the access log has them, keys by a pseudonym.
+pub fn name_of(process: &Process, target: &Target) -> String {
+    let (mark, network) = match target {
+        Target::Network(network) => (Mark::Verified, ClientNetwork::Prefix(*network)),
+        Target::Client { network, mark } => (*mark, *network),
+        Target::Key { limit, hash } => {
+            let [low, high] = hash.halves();
+            let name = Pseudonym::of_bytes((u128::from(high) << 64 | u128::from(low)).to_be_bytes()).to_string();
+            return format!("{limit}={}", name.get(..Pseudonym::SHORTEST).unwrap_or(&name));
+        }
+    };
+    match process.clients_in_log() {
+        ClientInLog::Address => network.to_string(),
+        ClientInLog::Pseudonym => {
+            let mut names = process.pseudonyms.all_named(mark, network);
+            names.next().map(|name| name.to_string()).unwrap_or_default()
+        }
+    }
+}

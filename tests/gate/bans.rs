@@ -1,0 +1,219 @@
+//! Bans by order: whom they refuse, whom they do not, and what they outlive.
+
+use serde_json::{Value, json};
+
+use crate::admin::{OPEN, ask, gate, request, verb};
+use crate::harness::{Gate, wait_for};
+
+const BANNED: &str = "203.0.113.7";
+const OTHER: &str = "203.0.113.8";
+
+fn done(gate: &Gate, arguments: &[&str]) -> String {
+    let ended = verb(gate, arguments);
+    assert_eq!(ended.code, Some(0), "{arguments:?}: {}", ended.stderr);
+    ended.stdout
+}
+
+fn refused(gate: &Gate, arguments: &[&str]) -> String {
+    let ended = verb(gate, arguments);
+    assert_eq!(ended.code, Some(1), "{arguments:?}: {}", ended.stdout);
+    ended.stderr
+}
+
+/// The status for these forwarding fields, all from one trusted proxy.
+fn forwarded(gate: &Gate, field: &str) -> u16 {
+    gate.fetch("/", &format!("X-Forwarded-For: {field}\r\n")).status
+}
+
+#[test]
+fn a_banned_client_behind_a_proxy_is_refused_and_others_of_that_proxy_are_served() {
+    let gate = gate(OPEN, "telemetry: { metrics: { address: \"127.0.0.1:0\" } }");
+    assert_eq!((request(&gate, BANNED), request(&gate, OTHER)), (200, 200));
+    let told = done(&gate, &["ban", BANNED, "--for", "2h", "--why", "scrapes the shop"]);
+    assert!(told.starts_with("ban 1: ") && told.ends_with(" is refused for 2 h\n"), "{told}");
+    for _ in 0..3 {
+        let answer = gate.fetch("/", &format!("X-Forwarded-For: {BANNED}\r\n"));
+        assert_eq!(answer.status, 403);
+        assert_eq!(answer.field("retry-after"), None);
+        let text = answer.text();
+        assert!(!text.contains("scrapes") && !text.contains("ban"), "the reason is for the operator: {text}");
+    }
+    // no limit was asked: one request of two is left
+    assert_eq!((request(&gate, OTHER), request(&gate, OTHER)), (200, 429));
+    gate.counts("tidegate_refused_requests_total", &[("reason", "banned")], 3.0);
+    assert_eq!(gate.metrics().sum("tidegate_bans", &[]), 1.0);
+    let listed = ask(&gate, "GET", "/api/v1/bans", &Value::Null).1;
+    let ban = &listed["bans"][0];
+    assert_eq!((&ban["number"], &ban["refused"], &ban["why"]), (&json!(1), &json!(3), &json!("scrapes the shop")));
+    assert!((7_190..=7_200).contains(&ban["ends_in_seconds"].as_u64().unwrap()), "{listed}");
+    assert!(!listed.to_string().contains(BANNED), "the log has pseudonyms: {listed}");
+    // who, why and until when
+    let explained = done(&gate, &["explain", "--client", BANNED]);
+    for words in ["403 refused: banned", "number 1, by ", "until ", "scrapes the shop", "tidegate unban"] {
+        assert!(explained.contains(words), "{words}: {explained}");
+    }
+    assert!(done(&gate, &["status"]).contains("1 banned: see `tidegate bans`"));
+    let told = done(&gate, &["unban", BANNED]);
+    assert!(told.starts_with("ban 1: ") && told.contains("let in again"), "{told}");
+    assert_eq!((request(&gate, BANNED), request(&gate, BANNED)), (200, 429), "refused requests were not charged");
+    assert_eq!(done(&gate, &["bans"]), "");
+    assert!(refused(&gate, &["unban", BANNED]).contains("there is no such ban"));
+    assert!(done(&gate, &["explain", "--client", BANNED]).contains("number 1, which has ended since"));
+}
+
+#[test]
+fn a_forged_field_neither_bans_another_nor_lets_a_banned_client_in() {
+    let gate = gate(OPEN, "");
+    done(&gate, &["ban", BANNED, "--for", "1h"]);
+    for forged in ["", "203.0.113.8, ", "127.0.0.1, ", "nonsense, ", "203.0.113.7.evil, ", ", , "] {
+        assert_eq!(forwarded(&gate, &format!("{forged}{BANNED}")), 403, "{forged}");
+        assert_eq!(forwarded(&gate, &format!("{forged}::ffff:{BANNED}")), 403, "{forged}");
+        assert_eq!(forwarded(&gate, &format!("{forged}{BANNED}:4711")), 403, "{forged}");
+    }
+    // an IPv4 address that a translator wrote into an IPv6 one is that client
+    done(&gate, &["ban", "8.8.8.8", "--for", "1h"]);
+    assert_eq!(forwarded(&gate, "64:ff9b::8.8.8.8"), 403);
+    // another client that names the banned one is itself
+    assert_ne!(forwarded(&gate, &format!("{BANNED}, {OTHER}")), 403);
+}
+
+#[test]
+fn networks_names_and_keys_can_be_banned() {
+    let gate = gate(OPEN, "");
+    let statuses = |clients: &[&str]| clients.iter().map(|client| forwarded(&gate, client)).collect::<Vec<_>>();
+    done(&gate, &["ban", "198.51.100.0/24", "--for", "1h"]);
+    done(&gate, &["ban", "2001:db8:7::1", "--for", "1h"]);
+    let asked = ["198.51.100.0", "198.51.100.255", "198.51.101.0", "2001:db8:7::ffff", "2001:db8:7:1::1"];
+    assert_eq!(statuses(&asked), [403, 403, 200, 403, 200], "an IPv6 client is its /64");
+    // a client that the limits refused, by the beginning of its name
+    assert_eq!(statuses(&[BANNED, BANNED, BANNED]), [200, 200, 429]);
+    let offenders = ask(&gate, "GET", "/api/v1/offenders", &Value::Null).1;
+    let name = offenders["offenders"][0]["client"].as_str().unwrap();
+    assert!(refused(&gate, &["ban", &name[..7], "--for", "1h"]).contains("neither an address"));
+    done(&gate, &["ban", &name[..8], "--for", "1h"]);
+    assert_eq!(statuses(&[BANNED, OTHER]), [403, 200]);
+    assert!(done(&gate, &["explain", "--client", &name[..8]]).contains("403 refused: banned"));
+    done(&gate, &["unban", &name[..8]]);
+    assert_eq!(statuses(&[BANNED]), [429]);
+    assert_eq!(ask(&gate, "POST", "/api/v1/pardon", &json!({ "client": &name[..8] })).0, 200);
+    assert_eq!(statuses(&[BANNED]), [200]);
+    // a key of a limit, on the routes that have it
+    let by_key =
+        |client: &str, key: &str| gate.fetch("/", &format!("X-Forwarded-For: {client}\r\nX-Api-Key: {key}\r\n")).status;
+    done(&gate, &["ban", "by_key=stolen", "--for", "1h"]);
+    assert_eq!((by_key("192.0.2.1", "stolen"), by_key("192.0.2.2", "stolen")), (403, 403));
+    assert_eq!((by_key("192.0.2.1", "other"), by_key("192.0.2.2", "Stolen")), (200, 200));
+    let listed = done(&gate, &["bans", "--format", "json"]);
+    assert!(listed.contains("by_key=") && !listed.contains("stolen"), "{listed}");
+    done(&gate, &["unban", "by_key=stolen"]);
+    assert_eq!(by_key("192.0.2.3", "stolen"), 200);
+    for (target, why) in [
+        ("none=1", "there is no limit `none`"),
+        ("per_client=nonsense", "which is no client_ip"),
+        ("nonsense", "neither an address"),
+        ("203.0.113.7/33", "neither an address"),
+    ] {
+        assert!(refused(&gate, &["ban", target, "--for", "1h"]).contains(why), "{target}");
+    }
+    assert!(refused(&gate, &["ban", BANNED, "--for", "367d"]).contains("366 days"));
+    assert_eq!(verb(&gate, &["ban", BANNED]).code, Some(2), "every ban ends");
+}
+
+#[test]
+fn a_ban_of_the_gates_own_surroundings_needs_force() {
+    let gate = gate(OPEN, "");
+    for (target, why) in [
+        ("0.0.0.0/0", "large part of the Internet"),
+        ("::/0", "large part of the Internet"),
+        ("64.0.0.0/7", "wider than a /8"),
+        ("127.0.0.1", "a trusted proxy is in this network"),
+        ("127.1.0.0/16", "a trusted proxy is in this network"),
+        ("::1", "this machine's own addresses"),
+        ("unix", "all clients of UNIX sockets"),
+    ] {
+        let said = refused(&gate, &["ban", target, "--for", "1h"]);
+        assert!(said.contains(why) && said.contains("--force"), "{target}: {said}");
+    }
+    let own = json!({ "target": "203.0.113.0/24", "for_seconds": 60, "from": BANNED });
+    let (status, told) = ask(&gate, "POST", "/api/v1/ban", &own);
+    assert_eq!(status, 409, "{told}");
+    assert!(told["error"].as_str().unwrap().contains("you are connected from this network"), "{told}");
+    assert_eq!(done(&gate, &["bans"]), "");
+    done(&gate, &["ban", "0.0.0.0/0", "--for", "1h", "--force"]);
+    assert_eq!(request(&gate, BANNED), 403);
+    assert_eq!(forwarded(&gate, "2001:db8::1"), 200);
+}
+
+#[test]
+fn a_ban_ends_by_itself_and_the_longer_of_two_holds() {
+    let gate = gate(OPEN, "");
+    done(&gate, &["ban", BANNED, "--for", "1s"]);
+    assert_eq!(request(&gate, BANNED), 403);
+    wait_for("the end of the ban", || (request(&gate, BANNED) != 403).then_some(()));
+    wait_for("the list to forget it", || done(&gate, &["bans"]).is_empty().then_some(()));
+    wait_for("the log to say so", || gate.talk().contains("ban ended").then_some(()));
+    // a short one inside of a long one takes nothing from that
+    done(&gate, &["ban", "203.0.113.0/24", "--for", "1h"]);
+    done(&gate, &["ban", OTHER, "--for", "1s"]);
+    wait_for("the shorter ban to end", || (done(&gate, &["bans"]).lines().count() == 1).then_some(()));
+    assert_eq!(request(&gate, OTHER), 403);
+    // the same target again: its number stays, its end is the new one
+    done(&gate, &["ban", "203.0.113.0/24", "--for", "2h", "--why", "still"]);
+    let listed = ask(&gate, "GET", "/api/v1/bans", &Value::Null).1;
+    let bans = listed["bans"].as_array().unwrap();
+    assert_eq!((bans.len(), &bans[0]["number"], &bans[0]["why"]), (1, &json!(2), &json!("still")), "{listed}");
+    assert!(bans[0]["ends_in_seconds"].as_u64().unwrap() > 3_600 && bans[0]["refused"] == 1, "{listed}");
+}
+
+#[test]
+fn bans_survive_a_reload_and_an_upgrade() {
+    let mut gate = gate(OPEN, "");
+    done(&gate, &["ban", BANNED, "--for", "2h", "--why", "scrapes"]);
+    done(&gate, &["ban", "by_key=stolen", "--for", "1h"]);
+    let holds = |gate: &Gate| {
+        assert_eq!(request(gate, BANNED), 403);
+        assert_ne!(request(gate, OTHER), 403);
+        let with_key = gate.fetch("/", "X-Forwarded-For: 192.0.2.1\r\nX-Api-Key: stolen\r\n").status;
+        assert_eq!(with_key, 403);
+    };
+    holds(&gate);
+    let file = gate.folder().join("tidegate.yaml");
+    let policy = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, policy.replace("rate: 2/h", "rate: 3/h")).unwrap();
+    assert_eq!(ask(&gate, "POST", "/api/v1/reload", &json!({})).0, 200);
+    holds(&gate);
+    let before = gate.id();
+    let ended = gate.upgrade();
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    assert_ne!(gate.id(), before);
+    wait_for("the new process's admin socket", || {
+        (ask(&gate, "GET", "/api/v1/status", &Value::Null).1["process"] == json!(gate.id())).then_some(())
+    });
+    holds(&gate);
+    let listed = ask(&gate, "GET", "/api/v1/bans", &Value::Null).1;
+    let bans = listed["bans"].as_array().unwrap();
+    assert_eq!((bans.len(), &bans[1]["number"], &bans[1]["why"]), (2, &json!(1), &json!("scrapes")), "{listed}");
+    assert!((3_600..=7_200).contains(&bans[1]["ends_in_seconds"].as_u64().unwrap()), "{listed}");
+    assert_eq!(bans[1]["refused"], 3, "the count goes on: {listed}");
+    done(&gate, &["unban", "1"]);
+    assert_eq!(request(&gate, BANNED), 200);
+    assert!(done(&gate, &["ban", OTHER, "--for", "1h"]).starts_with("ban 3: "), "numbers are never given twice");
+}
+
+#[test]
+fn banned_networks_are_written_for_a_firewall() {
+    let gate = gate(OPEN, "");
+    for target in ["203.0.113.0/24", BANNED, "2001:db8::/48", "by_key=stolen"] {
+        done(&gate, &["ban", target, "--for", "1h"]);
+    }
+    assert_eq!(done(&gate, &["bans", "--format", "plain"]), "203.0.113.0/24\n2001:db8::/48\n");
+    let told = done(&gate, &["bans", "--format", "nftables"]);
+    for words in ["table inet tidegate {", "203.0.113.0/24 timeout 3", "2001:db8::/48 timeout 3", "ip6 saddr @banned6"]
+    {
+        assert!(told.contains(words), "{words}: {told}");
+    }
+    assert!(verb(&gate, &["bans", "--format", "plain"]).stderr.contains("1 ban of no network left out"));
+    // addresses are for whoever may act
+    let web = ask(&gate, "GET", "/api/v1/bans/networks", &Value::Null).0;
+    assert_eq!(web, 405);
+}
