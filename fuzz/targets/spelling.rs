@@ -130,6 +130,7 @@ fn takes(path: &PathMatch, ignore: Ignore, asked: &str) -> bool {
         cors: None,
         limited: Default::default(),
         overloaded: Default::default(),
+        deny: Default::default(),
         body_limit: None,
         timeouts: Timeouts::default(),
         criticality: Default::default(),

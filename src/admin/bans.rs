@@ -23,7 +23,7 @@ use crate::system::clock::wall_nanos;
 use crate::units::Prefix;
 
 /// The longest ban: a year. Who is to stay out for good belongs in `deny:` of the policy.
-const LONGEST: Duration = Duration::from_secs(366 * 86_400);
+const LONGEST: Duration = Duration::from_secs(365 * 86_400);
 
 /// Networks of fewer bits hold too much of the Internet to be banned by mistake.
 const WIDEST: (u8, u8) = (8, 19);
@@ -68,7 +68,7 @@ pub fn ban(context: &Arc<Context>, asked: &Asked) -> Answer {
     }
     let length = Duration::from_secs(wanted.for_seconds);
     if length.is_zero() || length > LONGEST {
-        let why = "a ban lasts from 1 second to 366 days; `deny:` in the policy keeps a network out for good";
+        let why = "a ban lasts from 1 second to 365 days; `deny:` in the policy keeps a network out for good";
         return Answer::error(StatusCode::BAD_REQUEST, why);
     }
     let target = match target(context, &wanted.target) {
@@ -93,7 +93,7 @@ pub fn ban(context: &Arc<Context>, asked: &Asked) -> Answer {
         Ok(ban) => {
             let told = bans::state_of(&context.process, &ban);
             let BanState { number, target, by, why, .. } = &told;
-            tracing::info!(ban = number, target, by, why, seconds = wanted.for_seconds, "banned");
+            tracing::info!(ban = number, client = target, by, why, seconds = wanted.for_seconds, "banned");
             Answer::json(StatusCode::OK, &Banned { ban: told, schema: "tidegate.ban/1".into() })
         }
         Err(Full) => {
@@ -131,7 +131,7 @@ pub fn unban(context: &Arc<Context>, asked: &Asked) -> Answer {
         return Answer::error(StatusCode::NOT_FOUND, "there is no such ban: `tidegate bans` has the list");
     }
     for BanState { number, target, .. } in &lifted {
-        tracing::info!(ban = number, target, "ban lifted");
+        tracing::info!(ban = number, client = target, "ban lifted");
     }
     Answer::json(StatusCode::OK, &Unbanned { lifted, schema: "tidegate.unban/1".into() })
 }

@@ -19,7 +19,7 @@ use crate::observe::state::Banned;
 /// Refuse a client, a network or a key of a limit for a while
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  tidegate ban 203.0.113.7 --for 2h --why 'scrapes the shop'\n  \
-    tidegate ban 2001:db8::/32 --for 1d\n  \
+    tidegate ban 2001:db8::/32 --for 24h\n  \
     tidegate ban c7f1Kc1m --for 30m                    # the first characters of a name in top or the log\n  \
     tidegate ban per_key=abc123 --for 10m              # a key of a limit: here an API key\n\n\
     Each request of it is refused with 403 before any limit is asked, behind trusted proxies too. The ban ends by itself, or by\n\
@@ -29,7 +29,7 @@ pub struct Arguments {
     /// An address, a network, `unix`, a client's name in log and lists or its first 8 characters, or LIMIT=VALUE
     #[arg(value_name = "TARGET", allow_hyphen_values = true)]
     target: String,
-    /// How long, such as `2h`; 366 days at most
+    /// How long, such as `2h`; `8760h` (365 days) at most
     #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration)]
     length: Duration,
     /// The reason, for `bans`, `explain` and the log

@@ -98,12 +98,18 @@ fn judge(
     settled::settle(head, engine, info)?;
     let view = RequestView::of(info, head);
     let request = view.request();
-    if let Some(answer) = redirect::answer(process, context, &request, || head.form()) {
+    let denied = client.filter(|client| context.generation.denies(context.listener, client));
+    if denied.is_none()
+        && let Some(answer) = redirect::answer(process, context, &request, || head.form())
+    {
         return Ok(Some(answer));
     }
     let arrival = Arrival { id: DecisionId(roll()), at: context.started, dice: roll() };
     let evaluation = context.evaluation.insert(Evaluation::new(arrival));
-    engine.judge_into(&request, client, evaluation);
+    match denied {
+        Some(client) => engine.deny_into(&request, client, evaluation),
+        None => engine.judge_into(&request, client, evaluation),
+    }
     if evaluation.decision.verdict == Verdict::Admitted && !has_room(process, info, &evaluation.decision) {
         evaluation.decision.verdict = Verdict::Refused(Refusal::Overload);
     }

@@ -11,6 +11,7 @@ use http::HeaderName;
 use super::backends::Backends;
 use super::fault::Fault;
 use crate::answer::RouteFields;
+use crate::client::Client;
 use crate::config::settings::Settings;
 use crate::config::{Config, Places, Tree};
 use crate::engine::{Base, Engine, Succession};
@@ -21,7 +22,7 @@ use crate::observe::metrics::{Metrics, OriginError};
 use crate::observe::notices::sample::Sample;
 use crate::observe::offenders::MostRefused;
 use crate::origins::origin::OriginState;
-use crate::policy::{OnClientAbort, OnLimit, Origin, Policy, Route, StoreId};
+use crate::policy::{Deny, OnClientAbort, OnLimit, Origin, Policy, Route, StoreId};
 use crate::sketch::UpperQuantile;
 use crate::store::StoreInUse;
 use crate::system::clock::{Clock, wall_nanos};
@@ -42,6 +43,7 @@ pub struct Generation {
     sample: Arc<Sample>,
     metrics: Metrics,
     book: u16,
+    denied: Vec<(String, Arc<Deny>)>,
 }
 
 /// The configuration that a generation was made from.
@@ -172,6 +174,22 @@ impl Generation {
         &self.refused
     }
 
+    /// Returns whether the listener at this position in the settings that the process was started with refuses the client.
+    #[inline]
+    pub fn denies(&self, listener: usize, client: &Client) -> bool {
+        self.denied.get(listener).is_some_and(|(_, deny)| deny.lists(client))
+    }
+
+    /// Returns whether it was made from this configuration, or from one that is equal to it. Lists of `deny` stand in files of their own.
+    pub fn is_of(&self, config: &Config) -> bool {
+        let routes = |policy: &Policy| policy.routes.iter().map(|route| Arc::clone(&route.deny)).collect::<Vec<_>>();
+        let listeners =
+            |settings: &Settings| settings.listeners.iter().map(|own| Arc::clone(&own.deny)).collect::<Vec<_>>();
+        config.effective == self.source.effective
+            && routes(&config.policy) == routes(self.engine.policy())
+            && listeners(&config.settings) == listeners(&self.source.settings)
+    }
+
     /// Returns the metrics of this policy.
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
@@ -219,6 +237,11 @@ impl Next {
         let times_origins = policy.origins.iter().any(|origin| learns_by_time(origin))
             || policy.routes.iter().any(|route| route.timeouts.r#try.is_some())
             || policy.origins.iter().any(|origin| origin.on_client_abort != OnClientAbort::Release);
+        let denied = match before {
+            None => source.settings.listeners.iter().map(|own| (own.name.clone(), Arc::clone(&own.deny))).collect(),
+            // the listeners that the process has: one that the file has no more goes on until an upgrade
+            Some(before) => before.denied.iter().map(|known| denied_by(known, &source.settings)).collect(),
+        };
         let book = Book::new(policy, &source.fingerprint, places, source.loaded);
         Generation {
             fields: policy.routes.iter().map(|route| RouteFields::new(policy, route)).collect(),
@@ -228,6 +251,7 @@ impl Next {
             usual: policy.routes.iter().map(|route| known(route).unwrap_or_else(unmeasured)).collect(),
             floods: policy.rules.iter().map(|rule| Flood::of(rule)).collect(),
             book: decisions.open(book),
+            denied,
             source: Arc::new(source),
             engine,
             backends,
@@ -237,6 +261,12 @@ impl Next {
             metrics,
         }
     }
+}
+
+/// Returns what the settings say of the listener of that name.
+fn denied_by((name, before): &(String, Arc<Deny>), settings: &Settings) -> (String, Arc<Deny>) {
+    let now = settings.listeners.iter().find(|listener| listener.name == *name);
+    (name.clone(), Arc::clone(now.map_or(before, |listener| &listener.deny)))
 }
 
 /// Returns the number of threads that serve requests.

@@ -40,6 +40,7 @@ mod connection_caps;
 mod connection_words;
 mod criticality;
 mod cross_origin;
+mod denied;
 mod descriptors;
 mod edits;
 #[cfg(feature = "store")]

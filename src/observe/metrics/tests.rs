@@ -83,6 +83,7 @@ fn route(name: &str, rules: Vec<usize>) -> Route {
         cors: None,
         limited: Default::default(),
         overloaded: Default::default(),
+        deny: Default::default(),
         body_limit: None,
         timeouts: Timeouts::default(),
         criticality: Default::default(),

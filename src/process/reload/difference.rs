@@ -239,6 +239,9 @@ fn waits(path: &str) -> bool {
     {
         return false;
     }
+    if let ["listeners", _, "deny"] | ["listeners", _, "deny", ..] = steps.as_slice() {
+        return false;
+    }
     let of_process =
         ["version", "listeners", "telemetry", "admin", "server"].iter().any(|section| below(path, section));
     of_process && !HOT.iter().any(|hot| below(path, hot))
@@ -335,6 +338,7 @@ mod tests {
             assert!(!waits(path), "{path}");
         }
         assert!(!waits("listeners.main.connections.refuse") && !waits("listeners.a.b.connections.max"));
+        assert!(!waits("listeners.main.deny") && !waits("listeners.main.deny.0.file"));
         assert!(waits("listeners.main.connections.idle") && waits("listeners.main.connections"));
         assert!(waits("telemetry.log.format") && waits("telemetry.access_log.to") && waits("version"));
     }

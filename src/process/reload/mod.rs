@@ -132,7 +132,7 @@ impl Reloader {
             // the first look: what the process was started with, unless it was changed in its first moments
             None => {
                 let generation = self.process.generation();
-                loaded.outcome.as_ref().is_ok_and(|config| config.effective == generation.source().effective)
+                loaded.outcome.as_ref().is_ok_and(|config| generation.is_of(config))
             }
         };
         if !same {

@@ -96,6 +96,7 @@ fn policy(rules: Vec<Rule>, action: Action, origins: Vec<Arc<Origin>>) -> Policy
         cors: None,
         limited: Default::default(),
         overloaded: Default::default(),
+        deny: Default::default(),
         body_limit: None,
         timeouts: Timeouts::default(),
         criticality: Default::default(),

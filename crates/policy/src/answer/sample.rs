@@ -41,6 +41,7 @@ pub fn policy_with(rules: Vec<Rule>, on_route: Vec<usize>, responses: Responses)
         cors: None,
         limited: Default::default(),
         overloaded: Default::default(),
+        deny: Default::default(),
         body_limit: None,
         timeouts: Timeouts::default(),
         criticality: Default::default(),

@@ -1,6 +1,6 @@
 //! What is in force, as a policy file: short forms expanded, defaults filled in, secrets masked.
 //!
-//! Loading it again gives the same policy, and showing that the same text. The fingerprint is a hash over the whole of it, so equal
+//! Loading it again gives the same policy, and showing that the same text; lists of `deny` stay in their files. The fingerprint is a hash over the whole of it, so equal
 //! configurations have equal fingerprints.
 
 mod answer;
@@ -32,7 +32,7 @@ use answer::own_answer;
 use limit::{condition, limit};
 use listener::listener;
 use store::store;
-use words::{key, networks, word};
+use words::{deny, key, networks, word};
 
 /// What only the text still tells.
 pub struct Written {
@@ -262,6 +262,7 @@ fn route(route: &Route, written: &WrittenRoute, policy: &Policy) -> Tree {
     tree.push(("body_limit", BodyLimit::tree(&route.body_limit)));
     tree.push(("timeouts", route.timeouts.tree()));
     tree.push(("criticality", word(&route.criticality)));
+    tree.extend(deny(&route.deny));
     Tree::map(tree)
 }
 

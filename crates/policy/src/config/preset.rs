@@ -94,8 +94,36 @@ pub fn file(path: &At<String>, context: &mut Context<'_>) -> Entries {
     }
 }
 
-/// Reads the lines of a list.
+/// The networks of a file of `deny`, which something else may fetch and renew: it may be long, and may be empty.
+pub fn list(path: &At<String>, context: &mut Context<'_>) -> Entries {
+    match context.sources.read_up_to(&context.directory.join(&path.value), MAX_LIST_BYTES) {
+        Ok(source) => lines(source, context),
+        Err(fault) => {
+            let told = Diagnostic::error(Code::BAD_LIST_FILE, path.span, format!("cannot use the list {}", path.shown))
+                .label(fault.label);
+            context.faults.push(told);
+            Entries::default()
+        }
+    }
+}
+
+/// A file of `deny` larger than this is refused: a million networks are 45 MiB at most.
+const MAX_LIST_BYTES: usize = 64 << 20;
+
+/// Reads the lines of a list that holds something.
 fn entries(source: usize, context: &mut Context<'_>) -> Entries {
+    let entries = lines(source, context);
+    if entries.networks.is_empty() && !entries.unix {
+        context.faults.push(
+            Diagnostic::error(Code::BAD_LIST_FILE, Span::new(source, 0, 0), "the list holds no network")
+                .label("needs one network per line"),
+        );
+    }
+    entries
+}
+
+/// Reads the lines of a list.
+fn lines(source: usize, context: &mut Context<'_>) -> Entries {
     let text = context.sources.text(source).to_owned();
     let mut entries = Entries::default();
     let mut start = 0;
@@ -140,12 +168,6 @@ fn entries(source: usize, context: &mut Context<'_>) -> Entries {
                 }
             },
         }
-    }
-    if entries.networks.is_empty() && !entries.unix {
-        context.faults.push(
-            Diagnostic::error(Code::BAD_LIST_FILE, Span::new(source, 0, 0), "the list holds no network")
-                .label("needs one network per line"),
-        );
     }
     entries
 }

@@ -113,14 +113,23 @@ impl Sources {
     /// # Errors
     /// The file cannot be read, is larger than [`MAX_BYTES`], or is not UTF-8.
     pub fn read(&mut self, path: &Path) -> Result<usize, Box<Diagnostic>> {
+        self.read_up_to(path, MAX_BYTES)
+    }
+
+    /// As [`Sources::read`], of a file of at most so many bytes.
+    ///
+    /// # Errors
+    /// As [`Sources::read`].
+    pub fn read_up_to(&mut self, path: &Path, most: usize) -> Result<usize, Box<Diagnostic>> {
         let name = path.display().to_string();
-        let bytes = read_bounded(path).map_err(|error| {
+        let bytes = read_bounded(path, most).map_err(|error| {
             let message = format!("cannot read `{name}`");
             Box::new(self.without_text(Code::UNREADABLE, &name, message).label(error.to_string()))
         })?;
-        if bytes.len() > MAX_BYTES {
+        if bytes.len() > most {
             let message = format!("`{name}` is too large");
-            let fault = self.without_text(Code::TOO_LARGE, &name, message).label("allowed are 4MiB");
+            let allowed = format!("allowed are {}MiB", most >> 20);
+            let fault = self.without_text(Code::TOO_LARGE, &name, message).label(allowed);
             return Err(Box::new(fault.help("move parts into files of their own and name them under `include:`")));
         }
         String::from_utf8(bytes).map(|text| self.add(name.as_str(), text)).map_err(|error| {
@@ -141,9 +150,9 @@ impl Sources {
 }
 
 /// At most one byte more than is allowed, so that a device or pipe without end cannot fill the memory.
-fn read_bounded(path: &Path) -> std::io::Result<Vec<u8>> {
+fn read_bounded(path: &Path, most: usize) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    File::open(path)?.take(most as u64 + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 

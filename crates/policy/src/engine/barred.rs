@@ -2,6 +2,7 @@
 
 use super::core::Engine;
 use super::decision::{Decision, Refusal, Verdict};
+use super::evaluation::Evaluation;
 use crate::bans::{Ban, BanTable};
 use crate::client::Client;
 use crate::policy::Route;
@@ -16,11 +17,26 @@ impl Engine {
         !bans.is_empty() && bans.of_client(client, decision.at).is_some_and(|ban| refuse(ban, decision))
     }
 
-    /// Refuses a request that counts under a banned key of one of its limits; returns whether it did.
+    /// Refuses a request of a client that the route does not serve, or that counts under a banned key of one of its limits; returns
+    /// whether it did.
     #[inline]
     pub(super) fn bars(&self, request: &Request<'_>, client: &Client, route: &Route, decision: &mut Decision) -> bool {
+        if route.deny.lists(client) {
+            decision.verdict = Verdict::Refused(Refusal::Denied);
+            return true;
+        }
         let bans = self.bans().table();
         bans.has_keys() && self.bans_key(&bans, request, client, route, decision)
+    }
+
+    /// Refuses a request whose client the listener does not serve, in a new record. Bans go before, so that they are counted.
+    pub fn deny_into(&self, request: &Request<'_>, client: Client, evaluation: &mut Evaluation) {
+        let decision = &mut evaluation.decision;
+        decision.client = Some(client);
+        decision.route = self.policy().routes.find(request).ok().flatten().map(|(index, _)| index);
+        if !self.bans_client(&client, decision) {
+            decision.verdict = Verdict::Refused(Refusal::Denied);
+        }
     }
 
     fn bans_key(

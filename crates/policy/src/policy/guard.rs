@@ -1,6 +1,6 @@
 //! Ways round a guarded path: another spelling or method that reaches the same origin by a route that guards less.
 //!
-//! A route *guards* its path when it refuses it with a fixed answer of 400 or above, or asks a limit that can refuse. Its
+//! A route *guards* its path when it refuses it with a fixed answer of 400 or above, denies it to somebody, or asks a limit that can refuse. Its
 //! neighbours are found by asking the table of routes for them, so that what is told is what would happen.
 
 use std::borrow::Cow;
@@ -35,7 +35,7 @@ pub struct WayRound {
     pub path: String,
     /// The position of the route that takes it.
     pub taken_by: usize,
-    /// The name of the limit that it is not asked for; `None`: the route that guards refuses.
+    /// The name of the limit that it is not asked for; `None`: the route that guards refuses, all requests or those of `deny`.
     pub escapes: Option<String>,
 }
 
@@ -154,7 +154,9 @@ impl Policy {
     }
 
     fn can_refuse(&self, route: usize) -> bool {
-        self.routes.route(route).is_some_and(|route| refuses(route) || self.limits(route).next().is_some())
+        let can_refuse =
+            |route: &Route| refuses(route) || !route.deny.is_empty() || self.limits(route).next().is_some();
+        self.routes.route(route).is_some_and(can_refuse)
     }
 
     /// The limits of a route that can refuse.
@@ -170,6 +172,9 @@ impl Policy {
         let [from, to] = [self.origins.get(from)?, self.origins.get(to)?];
         if !from.addresses.iter().any(|address| to.addresses.contains(address)) {
             return None;
+        }
+        if !guard.deny.is_empty() && guard.deny != taken.deny {
+            return Some(None);
         }
         let mut escaped = self.limits(guard).filter(|(index, limit)| {
             !self.limits(taken).any(|(other, instead)| other == *index || is_no_looser(instead, limit))

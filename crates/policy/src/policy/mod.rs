@@ -6,6 +6,7 @@
 pub mod body;
 pub mod condition;
 pub mod cors;
+pub mod deny;
 pub mod edit;
 pub mod fields;
 pub mod guard;
@@ -23,6 +24,7 @@ use crate::client::ClientRules;
 pub use crate::limiter::{Kind, RefusedCount, Scope, kinds};
 pub use condition::Condition;
 pub use cors::Cors;
+pub use deny::Deny;
 pub use edit::{HeaderEdits, Template};
 pub use fields::{FieldFault, FieldsRead, RepeatedFields};
 pub use origin::{

@@ -16,11 +16,14 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use bytes::Bytes as Body;
 use http::{HeaderMap, HeaderName, Method, StatusCode};
 use regex::{Regex, RegexBuilder};
 
 use super::cors::Cors;
+use super::deny::Deny;
 use super::edit::HeaderEdits;
 use super::origin::Timeouts;
 use super::response::OwnAnswer;
@@ -57,6 +60,8 @@ pub struct Route {
     pub timeouts: Timeouts,
     /// How much its requests matter where not all can be served.
     pub criticality: Criticality,
+    /// Whose requests it refuses.
+    pub deny: Arc<Deny>,
 }
 
 impl Route {

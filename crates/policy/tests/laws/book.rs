@@ -96,6 +96,7 @@ pub fn book(rules: Vec<Rule>) -> Engine {
         cors: None,
         limited: Default::default(),
         overloaded: Default::default(),
+        deny: Default::default(),
         body_limit: None,
         timeouts: Timeouts::default(),
         criticality: Default::default(),

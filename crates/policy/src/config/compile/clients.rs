@@ -30,6 +30,9 @@ fn shown<T: std::fmt::Display>(at: &At<T>) -> String {
 
 const TRUSTED: &str = "`trusted_proxies`";
 
+/// The word whose files are not written out.
+pub const DENY: &str = "`deny`";
+
 /// What of the clients' rules only the text still tells.
 #[derive(Debug, Clone, Default)]
 pub struct WrittenClients {
@@ -41,6 +44,12 @@ pub struct WrittenClients {
     pub translation: Vec<Prefix>,
     /// By which words each network is trusted, in the order of the file; some lie inside others.
     pub as_written: Vec<Trusted>,
+    /// Of `deny`: the names of the files.
+    pub files: Vec<String>,
+    /// The networks of those files.
+    pub listed: Vec<Prefix>,
+    /// Whether one of them lists `unix`.
+    pub listed_unix: bool,
 }
 
 /// The rules, and what of them only the text tells.
@@ -205,6 +214,12 @@ pub fn peers(
             Either::Long(source) => match (&source.preset, &source.file) {
                 (Field::Set { at, .. }, Field::Absent) => {
                     trusted.add(&format!("preset {}", shown(at)), preset::preset(at, context))
+                }
+                (Field::Absent, Field::Set { at, .. }) if what == DENY => {
+                    let mut entries = preset::list(at, context);
+                    trusted.files.push(shown(at));
+                    trusted.listed.append(&mut entries.networks);
+                    trusted.listed_unix |= entries.unix;
                 }
                 (Field::Absent, Field::Set { at, .. }) => {
                     trusted.add(&format!("file {}", shown(at)), preset::file(at, context))

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::clients::{WrittenClients, peers};
 use super::context::Context;
+use super::deny::deny;
 use super::limits::Limits;
 use crate::config::fault::{Code, Diagnostic, Faults};
 use crate::config::read::Field;
@@ -34,6 +35,7 @@ pub fn connections(
     if let Some(response) = listener.response.value() {
         long_grace(&response.grace, out.response.timeout, context.faults);
     }
+    out.deny = deny(&listener.deny, context);
     if let Some(own) = listener.connections.value() {
         if let Some(refuse) = own.refuse.get() {
             let found = peers("`refuse`", &refuse.value, refuse.span, false, context);

@@ -12,6 +12,7 @@ mod connections;
 mod context;
 mod cors;
 mod defaults;
+mod deny;
 mod guards;
 mod health;
 mod http2;

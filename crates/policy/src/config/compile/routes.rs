@@ -8,6 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use super::context::Context;
 use super::cors::cors;
 use super::defaults::Defaults;
+use super::deny::deny;
 use super::limits::Limits;
 use super::matches::{self, Taken};
 use super::origins::Origins;
@@ -77,6 +78,7 @@ pub fn routes(
         let own = at.value.responses.value().cloned().unwrap_or_default();
         let limited = responses::refusal(&own.limited, context);
         let overloaded = responses::refusal(&own.overloaded, context);
+        let deny = deny(&at.value.deny, context);
         let (action, above) = action.unwrap_or_else(|| (stand_in(), defaults.timeouts));
         let found = found.unwrap_or_default();
         let alternatives = found.iter().map(|found| found.at).collect();
@@ -94,6 +96,7 @@ pub fn routes(
             body_limit: at.value.body_limit.value().map_or(defaults.body_limit, |limit| limit.0),
             timeouts: over(&at.value.timeouts, &above),
             criticality: at.value.criticality(),
+            deny,
         };
         let trees = WrittenRoute {
             matches: written,

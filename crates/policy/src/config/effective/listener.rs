@@ -1,6 +1,6 @@
 //! A listener and all that its connections may take.
 
-use super::words::{networks, word};
+use super::words::{deny, networks, word};
 use crate::config::scalar::duration;
 use crate::config::setting::Values;
 use crate::config::settings::{ListenOn, Listener, Tls};
@@ -24,6 +24,7 @@ pub fn listener(listener: &Listener) -> (String, Tree) {
         ("request_body", listener.request_body.tree()),
         ("response", listener.response.tree()),
     ]);
+    tree.extend(deny(&listener.deny));
     (listener.name.clone(), Tree::map(tree))
 }
 

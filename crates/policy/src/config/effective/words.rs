@@ -3,6 +3,8 @@
 use crate::client::key::KeySpec;
 use crate::config::tree::Tree;
 use crate::config::word::Word;
+use crate::policy::Deny;
+use crate::policy::deny::Written;
 use crate::units::Prefix;
 
 /// Networks, and the peers of UNIX sockets.
@@ -14,6 +16,14 @@ pub fn networks(networks: &[Prefix], unix: bool) -> Tree {
         _ => Tree::text(prefix),
     });
     Tree::List(unix.into_iter().chain(networks).collect())
+}
+
+/// `deny` of a route or listener, if it has any; files by their names.
+pub fn deny(deny: &Deny) -> Option<(&'static str, Tree)> {
+    let Written { networks: own, unix, files } = deny.written();
+    let Tree::List(mut list) = networks(own, *unix) else { return None };
+    list.extend(files.iter().map(|file| Tree::map([("file", Tree::text(file))])));
+    (!list.is_empty()).then_some(("deny", Tree::List(list)))
 }
 
 /// What is counted by.

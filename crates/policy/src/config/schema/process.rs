@@ -11,13 +11,13 @@ use crate::config::setting::Words;
 use crate::config::settings::{
     ClientCertificateMode, ClientInLog, LineFormat, ListenOn, LogFormat, LogLevel, LogTarget, ProxyProtocol, Redirect,
 };
-use crate::config::shape::{Either, OneOrMany};
+use crate::config::shape::{Either, List, OneOrMany};
 use crate::config::text::ListenAddress;
 use crate::config::word::{Off, Threads};
 use crate::policy::Protocol;
 use crate::units::{Bytes, Rate, Share};
 
-use super::client::SecretSource;
+use super::client::{SecretSource, TrustSource};
 use super::connection::{Connections, RequestBody, RequestHead, Response};
 
 section! {
@@ -51,6 +51,9 @@ section! {
         optional protocols: OneOrMany<Protocol>,
         /// What a client may ask for on one connection of HTTP/2.
         optional h2: Words<Http2>,
+        /// Whose requests get 403, on each route: networks, presets, files, `unix`, as `deny` of a route. The resolved client counts;
+        /// `connections.refuse` closes connections by their other end.
+        optional deny: List<Either<String, TrustSource>>,
     }
     later: []
 }

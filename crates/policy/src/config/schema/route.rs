@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use http::{HeaderName, Method};
 
+use super::client::TrustSource;
 use super::{RouteInflight, RouteResponses};
 use crate::config::limit_text::LimitText;
 use crate::config::pattern::{ExactPath, ExactText, Expression, HostPattern, IgnoreWord, PathPattern, PrefixPath};
@@ -48,6 +49,9 @@ section! {
         optional body_limit: BodyLimit,
         /// How long to wait for the origin, over what it says itself.
         optional timeouts: Words<Timeouts>,
+        /// Whose requests get 403 before any limit is asked: networks, presets, files, `unix`, as in `trusted_proxies`. The resolved
+        /// client counts: behind a trusted proxy only that client is refused. A file may hold a million networks.
+        optional deny: List<Either<String, TrustSource>>,
         /// How much its requests matter where not all can be served, at the origin's queue and when the gate itself has too much to do:
         /// `critical` goes first, `background` gives way first. A tier of clients, and a trusted peer, may say otherwise. Origins get it in
         /// `x-tidegate-criticality`, unless it is `default`.

@@ -1,11 +1,13 @@
 //! All settings together, and those of one listener.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::connections::{AtAccept, ProxyProtocol, RefusedNetworks};
 use super::http2::Protocols;
 use super::{AdminPage, ClientInLog, LineFormat, ListenOn, LogTarget, MetricsPage, Redirect, Secret, Tls};
 use crate::config::schema::{Connections, Drain, Http2, Log, Overload, RequestBody, RequestHead, Response, Sample};
+use crate::policy::Deny;
 use crate::units::Bytes;
 
 /// The part of the file that is not the [`Policy`](crate::policy::Policy).
@@ -77,6 +79,8 @@ pub struct Listener {
     pub protocols: Protocols,
     /// What a client may ask for that speaks HTTP/2.
     pub h2: Http2,
+    /// Whose requests it refuses.
+    pub deny: Arc<Deny>,
 }
 
 impl Listener {
@@ -96,6 +100,7 @@ impl Listener {
             redirect: None,
             protocols: Protocols::by_default(false),
             h2: Http2::default(),
+            deny: Arc::default(),
         }
     }
 }

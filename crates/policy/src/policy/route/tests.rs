@@ -44,6 +44,7 @@ fn route(matches: Vec<Match>) -> Route {
         cors: None,
         limited: Default::default(),
         overloaded: Default::default(),
+        deny: Default::default(),
         body_limit: None,
         timeouts: Timeouts::default(),
         criticality: Default::default(),

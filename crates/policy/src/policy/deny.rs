@@ -1,0 +1,62 @@
+//! Networks whose requests are refused, as `deny` of a route or listener lists them.
+
+use crate::client::{Client, ProxySet};
+use crate::request::Peer;
+use crate::units::{Bytes, Prefix};
+
+/// Networks whose clients are refused, by the resolved client: behind a trusted proxy only those clients, not the proxy.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Deny {
+    all: ProxySet,
+    written: Written,
+}
+
+/// What stands in the policy file: files by their names, as they may be long.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Networks of the policy file itself.
+    pub networks: Vec<Prefix>,
+    /// Whether it lists `unix`.
+    pub unix: bool,
+    /// Names of files.
+    pub files: Vec<String>,
+}
+
+impl Deny {
+    /// What is written, and what the files hold: networks in any order, and whether they list `unix`.
+    pub fn new(written: Written, listed: Vec<Prefix>, listed_unix: bool) -> Deny {
+        let unix = written.unix || listed_unix;
+        Deny { all: ProxySet::new(written.networks.iter().copied().chain(listed), unix), written }
+    }
+
+    /// Returns whether it lists the client, however sure its address is. Allocates nothing.
+    #[inline]
+    pub fn lists(&self, client: &Client) -> bool {
+        if self.all.is_empty() {
+            return false;
+        }
+        let [address, keyed] = client.addresses();
+        match address {
+            None => self.all.contains(Peer::Unix),
+            Some(address) => {
+                let more = keyed.is_some_and(|keyed| self.all.contains(Peer::Ip(keyed)));
+                more || self.all.contains(Peer::Ip(address))
+            }
+        }
+    }
+
+    /// Returns whether it lists nobody.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// What stands in the policy file.
+    pub fn written(&self) -> &Written {
+        &self.written
+    }
+
+    /// The number of ranges that all networks became, and their memory.
+    pub fn size(&self) -> (usize, Bytes) {
+        (self.all.ranges(), self.all.memory())
+    }
+}
