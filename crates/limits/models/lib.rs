@@ -11,6 +11,8 @@
 pub mod door;
 #[path = "../src/limiter/mod.rs"]
 pub mod limiter;
+#[path = "../src/saved/mod.rs"]
+pub mod saved;
 #[path = "../src/sketch/mod.rs"]
 pub mod sketch;
 #[path = "../src/units/mod.rs"]

@@ -72,7 +72,8 @@
 //! # What it does not do
 //!
 //! * It cannot list keys or count them. [`Heaviest`](sketch::Heaviest) keeps the heaviest ones.
-//! * It keeps no state across restarts and reaches no network. [`limiter::sharing`] has the arithmetic of limits that several processes share.
+//! * It opens no file and reaches no network. [`Limiter::save`](limiter::Limiter::save) writes state to what its caller opened;
+//!   [`limiter::sharing`] has the arithmetic of limits that several processes share.
 //! * It repairs no clock. A stamp that steps back opens no window twice; the limit may refuse until the stamps catch up.
 //! * It does not wait. A race that is not settled in a bounded number of tries refuses, and [`Lost::contended`](limiter::Lost::contended) says so.
 //!
@@ -84,6 +85,7 @@
 //! |---|---|
 //! | [`units`] | numbers with their ranges: rates, costs, bytes, times, calendars |
 //! | `sync` | atomics, fences, lists that are replaced whole |
+//! | [`saved`] | the form in which state is written and read again |
 //! | [`sketch`] | published algorithms in fixed memory: meters, tables, sets, lists of the heaviest |
 //! | [`limiter`] | the kinds of limit |
 //! | [`door`] | who of those that wait for something scarce goes next, and who goes away |
@@ -105,6 +107,7 @@
     )
 )]
 
+pub mod saved;
 mod sync;
 pub mod units;
 

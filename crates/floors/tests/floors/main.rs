@@ -17,6 +17,7 @@ const FLOORS: [(&str, u32); 32] = [
     ("tidegate_http", 1),
     ("human", 1),
     ("sync", 1),
+    ("saved", 1),
     ("units", 1),
     ("request", 2),
     ("sketch", 2),

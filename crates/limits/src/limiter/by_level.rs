@@ -1,6 +1,7 @@
 //! The kinds that keep one level per key, `rate`, `quota` and `recent_average`: what they have in common.
 
 use std::fmt::Debug;
+use std::io;
 
 use super::needs::Owed;
 use super::probe::Probe;
@@ -9,6 +10,7 @@ use super::succession::Moved;
 use super::taken::Taken;
 use super::tiered::Tiered;
 use super::{Gauges, Judgement, Kind, Lost, Place, Spec};
+use crate::saved::{Fault, Reader, Writer};
 use crate::sketch::{Crowding, Meter};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 
@@ -22,6 +24,25 @@ pub(super) trait ByLevel: Debug + Send + Sync + Sized + 'static {
 
     /// See [`State::follow`].
     fn follow(&self, spec: &Spec<'_>, moved: &Moved<'_>) -> Result<Self, OutOfRange>;
+
+    /// Its levels, before anybody uses them.
+    fn tiered_mut(&mut self) -> &mut Tiered<Self::Meter>;
+
+    /// See [`State::save`].
+    ///
+    /// # Errors
+    /// What the target refuses.
+    fn save(&self, to: &mut Writer<'_>, now: Timestamp) -> io::Result<()> {
+        self.tiered().save(to, now)
+    }
+
+    /// See [`State::restore`].
+    ///
+    /// # Errors
+    /// As there.
+    fn restore(&mut self, from: &mut Reader<'_>, _spec: &Spec<'_>, moved: &Moved<'_>) -> Result<(), Fault> {
+        self.tiered_mut().restore(from, (moved.tiers, moved.now), (1, 1))
+    }
 
     /// See [`State::owed`].
     fn owed(&self, kind: &Kind, tier: u8, standing: u64, cost: Cost) -> Owed;
@@ -67,6 +88,14 @@ impl<K: ByLevel> State for K {
 
     fn take_over(&self) {
         self.tiered().take_over();
+    }
+
+    fn save(&self, to: &mut Writer<'_>, now: Timestamp) -> io::Result<()> {
+        ByLevel::save(self, to, now)
+    }
+
+    fn restore(&mut self, from: &mut Reader<'_>, spec: &Spec<'_>, moved: &Moved<'_>) -> Result<(), Fault> {
+        ByLevel::restore(self, from, spec, moved)
     }
 
     fn carry(&self, from: &Place, to: &Place, now: Timestamp) {

@@ -2,11 +2,13 @@
 //!
 //! One [`Leveled`] judges by one set of numbers; [`Tiered`](super::tiered::Tiered) puts those of a limit and its tiers together.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::probe::{Probe, Seen, SeenLevel};
 use super::{Judgement, Lost, Place};
+use crate::saved::{Fault, Reader, Target, Writer};
 use crate::sketch::{
     Admission, Charged, Crowding, KeyHash, Levels, Meter, NextUnit, Ratio, Seed, Spot, TimeScale, Timeline,
 };
@@ -69,17 +71,72 @@ impl<M: Meter> Leveled<M> {
     /// years, which no burst takes to refill, is forgiven, as instants that saturate would lock a key out for ever.
     #[must_use]
     pub fn apart(&self, meter: M, now: Timestamp, ratio: Ratio, indebts: bool) -> Leveled<M> {
-        let at = self.timeline.at(now).nanos();
-        let ahead = |span: u64| ratio.real_in(span).min(TEN_YEARS);
-        let level = |level: u64| match level.checked_sub(at) {
-            Some(span) => now.nanos().saturating_add(ahead(span)),
-            None if level == 0 => 0,
-            // rounded against the client as well: not further into the past than it was
-            None => now.nanos().saturating_sub(ratio.real_in(at - level).saturating_sub(1)),
-        };
-        let levels = Arc::new(self.levels.copied(level));
-        let before = Before { fade: ahead(self.fade()), ratio: Ratio::EVEN };
+        let levels = Arc::new(self.levels.copied(on_time(self.timeline.at(now), now, ratio)));
+        let before = Before { fade: ahead(ratio, self.fade()), ratio: Ratio::EVEN };
         Leveled { levels, timeline: Timeline::first(), indebts, longest_wait: 0, before, ..self.beside(meter) }
+    }
+
+    /// Writes the levels as instants of time itself, with the span by which other numbers can take them over, and how long they need to
+    /// fade. Requests go on: [`Levels::save`] says what is in it.
+    ///
+    /// # Errors
+    /// What the target refuses.
+    pub fn save(&self, to: &mut Writer<'_>, now: Timestamp) -> io::Result<()> {
+        let (at, scale) = (self.timeline.at(now), self.timeline.time_scale());
+        to.number(scale.ratio().real_in(self.meter.measure_nanos()))?;
+        to.number(self.fade_nanos())?;
+        let in_time = on_time(at, now, scale.ratio());
+        let is_over = |level| self.meter.is_over(level, at);
+        match scale.is_time() {
+            true => self.levels.save(to, |level| if is_over(level) { 0 } else { level }),
+            false => self.levels.save(to, |level| if is_over(level) { 0 } else { in_time(level) }),
+        }
+    }
+
+    /// In what a span of saved levels passes by these numbers, for one unit of which `units.0` were written for every `units.1` of these.
+    fn pace_of(&self, saved: &SavedLevels, (before, now): (u32, u32)) -> Ratio {
+        match (self.meter.measure_nanos(), saved.measure) {
+            (0, _) | (_, 0) => Ratio::EVEN,
+            (own, saved) => {
+                Ratio::new(u128::from(own) * u128::from(before.max(1)), u128::from(saved) * u128::from(now.max(1)))
+            }
+        }
+    }
+
+    /// Raises the levels of tables that nobody uses yet to saved ones: what was spent stays spent, to the unit, and comes back by these
+    /// numbers from `now` on. `units`: bytes per unit as they were and as they are.
+    ///
+    /// # Errors
+    /// Damaged bytes, and what [`Levels::restore`] refuses.
+    pub(super) fn restore(
+        from: &mut Reader<'_>,
+        into: &mut [&mut Leveled<M>],
+        now: Timestamp,
+        units: (u32, u32),
+    ) -> Result<(), Fault> {
+        let saved = SavedLevels { measure: from.number()?, fade: from.number()? };
+        let paces: Vec<Ratio> = into.iter().map(|leveled| leveled.pace_of(&saved, units)).collect();
+        let as_there: Vec<Box<dyn Fn(u64) -> u64>> = paces.iter().map(|pace| as_here(*pace, now)).collect();
+        for (leveled, pace) in into.iter_mut().zip(&paces) {
+            leveled.before.fade = leveled.before.fade.max(ahead(*pace, saved.fade));
+        }
+        // those that share a table have one meaning of its levels
+        let mut tables: Vec<Target<'_, Levels>> = Vec::new();
+        for (leveled, as_there) in into.iter().zip(&as_there) {
+            if !tables.iter().any(|(levels, _)| std::ptr::eq(*levels, &*leveled.levels)) {
+                tables.push((&leveled.levels, &**as_there));
+            }
+        }
+        Levels::restore(from, &tables)
+    }
+
+    /// Replaces the meter of a table that nobody uses yet.
+    ///
+    /// # Errors
+    /// What `with` refuses.
+    pub(super) fn change_meter(&mut self, with: impl FnOnce(&M) -> Result<M, OutOfRange>) -> Result<(), OutOfRange> {
+        self.meter = with(&self.meter)?;
+        Ok(())
     }
 
     /// Whether both judge by one table.
@@ -294,6 +351,34 @@ impl<M: Meter> Leveled<M> {
     pub fn seed(&self) -> &Seed {
         &self.seed
     }
+}
+
+/// What stands beside saved levels.
+struct SavedLevels {
+    /// [`Meter::measure_nanos`], in nanoseconds of time.
+    measure: u64,
+    /// The longest that any of them needs to fade.
+    fade: u64,
+}
+
+/// What becomes of a span at this ratio. A debt beyond ten years, which no burst takes to refill, is forgiven.
+fn ahead(ratio: Ratio, span: u64) -> u64 {
+    ratio.real_in(span).min(TEN_YEARS)
+}
+
+/// Puts levels of an axis that is `at` this place into time itself, which is `now`.
+fn on_time(at: Timestamp, now: Timestamp, ratio: Ratio) -> impl Fn(u64) -> u64 {
+    move |level| match level.checked_sub(at.nanos()) {
+        Some(span) => now.nanos().saturating_add(ahead(ratio, span)),
+        None if level == 0 => 0,
+        // rounded against the client as well: not further into the past than it was
+        None => now.nanos().saturating_sub(ratio.real_in(at.nanos() - level).saturating_sub(1)),
+    }
+}
+
+/// What saved levels are by numbers of this pace, from `now` on.
+fn as_here(pace: Ratio, now: Timestamp) -> Box<dyn Fn(u64) -> u64> {
+    if pace == Ratio::EVEN { Box::new(|level| level) } else { Box::new(on_time(now, now, pace)) }
 }
 
 #[cold]

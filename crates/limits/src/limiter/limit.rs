@@ -1,5 +1,6 @@
 //! One limit of a policy: the state of its kind, and what all kinds have.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use super::pending::Pending;
 use super::state::State;
 use super::{Form, Gauges, Kind, Moved, Place, Refuses, Spec};
 use crate::door::TokenDoor;
+use crate::saved::{Fault, Reader, Writer};
 use crate::sketch::{Crowding, OwnHash, Seed};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 
@@ -89,6 +91,33 @@ impl Limiter {
     pub fn take_over(&self) {
         self.state.take_over();
         self.demand.iter().for_each(Demand::take_over);
+    }
+
+    /// Writes its pardons and the state of its kind into a section that has begun. Requests go on: each that was admitted before the call is in
+    /// it, one that is admitted during the call may be in it or not. Attempts that wait for their answers are not.
+    ///
+    /// # Errors
+    /// What the target refuses.
+    pub fn save(&self, to: &mut Writer<'_>, now: Timestamp) -> io::Result<()> {
+        self.pardons.save(to, now)?;
+        self.state.save(to, now)
+    }
+
+    /// A limiter that goes on from a saved one: as [`Limiter::followed_by`], over a restart. `seed` and the name of the spec are those that
+    /// the saved one was [made](Limiter::new) with, which lead to the same hashes of keys; [`Moved::now`] is on the axis of stamps that the
+    /// saved one had, and not earlier than when it was saved.
+    ///
+    /// # Errors
+    /// Numbers that the kind does not take; damaged bytes, and ones of something else.
+    pub fn restore(
+        spec: &Spec<'_>,
+        seed: &Seed,
+        from: &mut Reader<'_>,
+        moved: &Moved<'_>,
+    ) -> Result<Result<Limiter, Fault>, OutOfRange> {
+        let mut limiter = Limiter::new(spec, seed)?;
+        let restored = limiter.pardons.restore(from).and_then(|()| limiter.state.restore(from, spec, moved));
+        Ok(restored.map(|()| limiter))
     }
 
     /// Loads what a probe of this place will read into the cache, so that the cache misses of several limits overlap.

@@ -1,7 +1,9 @@
 //! The keys that a limit has pardoned, each until its end.
 
+use std::io;
 use std::sync::Arc;
 
+use crate::saved::{Fault, Reader, Writer};
 use crate::sketch::KeyHash;
 use crate::sync::{ArcSwap, AtomicBool, Mutex, Ordering};
 use crate::units::Timestamp;
@@ -99,6 +101,38 @@ impl Pardons {
         change(pardoned);
         self.publish(list);
         true
+    }
+
+    /// Writes the pardons that matter yet.
+    pub(super) fn save(&self, to: &mut Writer<'_>, now: Timestamp) -> io::Result<()> {
+        // by whoever changes the list it is read and numbered in one piece
+        let last = *self.last.lock();
+        let list = self.kept(now);
+        to.number(last)?;
+        to.number(list.len() as u64)?;
+        for Pardoned { key, fresh, exempt_until, both_from, ends } in list {
+            let [low, high] = key.halves();
+            let [fresh_low, fresh_high] = fresh.unwrap_or_default().halves();
+            let numbers = [low, high, u64::from(fresh.is_some()), fresh_low, fresh_high, exempt_until, both_from, ends];
+            numbers.into_iter().try_for_each(|number| to.number(number))?;
+        }
+        Ok(())
+    }
+
+    /// Takes saved pardons over, where there are none yet.
+    pub(super) fn restore(&self, from: &mut Reader<'_>) -> Result<(), Fault> {
+        let mut last = self.last.lock();
+        *last = from.number()?;
+        let mut list = Vec::new();
+        for _ in 0..from.number_up_to(MOST_PARDONS as u64)? {
+            let key = KeyHash::from_halves([from.number()?, from.number()?]);
+            let has_fresh = from.number()? == 1;
+            let fresh = KeyHash::from_halves([from.number()?, from.number()?]);
+            let (exempt_until, both_from, ends) = (from.number()?, from.number()?, from.number()?);
+            list.push(Pardoned { key, fresh: has_fresh.then_some(fresh), exempt_until, both_from, ends });
+        }
+        self.publish(list);
+        Ok(())
     }
 
     fn kept(&self, now: Timestamp) -> Vec<Pardoned> {

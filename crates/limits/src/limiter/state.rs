@@ -1,8 +1,8 @@
 //! What a kind of limit keeps, and what it does with it.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fmt, io};
 
 use super::judgement::Refuses;
 use super::needs::Owed;
@@ -11,6 +11,7 @@ use super::succession::Moved;
 use super::taken::Taken;
 use super::{Gauges, Judgement, Kind, Lost, Place, Spec};
 use crate::door::TokenDoor;
+use crate::saved::{Fault, Reader, Writer};
 use crate::sketch::Crowding;
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 
@@ -50,6 +51,23 @@ pub trait State: fmt::Debug + Send + Sync {
 
     /// Puts these numbers in force for what is one for them and the numbers before.
     fn take_over(&self) {}
+
+    /// Writes what is to be known of it after a restart. Requests go on: what was charged before the call is in it.
+    ///
+    /// # Errors
+    /// What the target refuses.
+    fn save(&self, _to: &mut Writer<'_>, _now: Timestamp) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Takes what was saved over into a state that nobody uses yet, as [`State::follow`] does with one in force: what was charged stays
+    /// charged, under these numbers.
+    ///
+    /// # Errors
+    /// Damaged bytes, and ones that do not fit. The state is of no use then.
+    fn restore(&mut self, _from: &mut Reader<'_>, _spec: &Spec<'_>, _moved: &Moved<'_>) -> Result<(), Fault> {
+        Ok(())
+    }
 
     /// Raises what `to` was charged to at least what `from` was.
     fn carry(&self, _from: &Place, _to: &Place, _now: Timestamp) {}

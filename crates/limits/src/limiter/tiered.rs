@@ -11,10 +11,13 @@
 //! Aligned windows count units, so all tiers of a `quota` share one table, and so do tiers of equal numbers. Else a limit takes its
 //! memory once for each tier.
 
+use std::io;
+
 use super::kind::MIXED;
 use super::leveled::Leveled;
 use super::probe::Probe;
 use super::{Judgement, Kind, Lost, Place};
+use crate::saved::{Fault, Reader, Writer};
 use crate::sketch::{Crowding, KeyHash, Levels, Meter, Seed};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 
@@ -173,6 +176,52 @@ impl<M: Meter> Tiered<M> {
             let sharing = self.all().filter(|other| other.shares_table_with(each));
             each.maintain(now, sharing.map(Leveled::fade_nanos).fold(0, u64::max));
         }
+    }
+
+    /// Writes the levels of all tables, and which tier is judged by which.
+    ///
+    /// # Errors
+    /// What the target refuses.
+    pub fn save(&self, to: &mut Writer<'_>, now: Timestamp) -> io::Result<()> {
+        to.number(self.all().count() as u64)?;
+        for each in self.all() {
+            let table = self.tables().position(|table| table.shares_table_with(each));
+            to.number(table.unwrap_or(0) as u64)?;
+        }
+        to.number(self.tables().count() as u64)?;
+        self.tables().try_for_each(|table| table.save(to, now))
+    }
+
+    /// Raises levels that nobody uses yet to saved ones. For each tier `was` says which it was when they were saved; one that was none
+    /// begins with what its keys had spent by the limit's own numbers. `units`: bytes per unit, then and now.
+    ///
+    /// # Errors
+    /// Damaged bytes, and what [`Levels::restore`] refuses.
+    pub fn restore(
+        &mut self,
+        from: &mut Reader<'_>,
+        (was, now): (&[Option<u8>], Timestamp),
+        units: (u32, u32),
+    ) -> Result<(), Fault> {
+        // as many as a byte can number
+        let tiers = from.number_up_to(256)?;
+        let table_of = (0..tiers).map(|_| from.number_up_to(tiers)).collect::<Result<Vec<u64>, Fault>>()?;
+        for table in 0..from.number_up_to(tiers)? {
+            let before = |at: usize| usize::from(was.get(at).copied().flatten().unwrap_or(0));
+            let all = std::iter::once(&mut self.own).chain(&mut self.tiers).enumerate();
+            let from_it = all.filter(|(at, _)| table_of.get(before(*at)).or(table_of.first()) == Some(&table));
+            let mut into: Vec<&mut Leveled<M>> = from_it.map(|(_, leveled)| leveled).collect();
+            Leveled::restore(from, &mut into, now, units)?;
+        }
+        Ok(())
+    }
+
+    /// Replaces the meters of tables that nobody uses yet.
+    ///
+    /// # Errors
+    /// What `with` refuses.
+    pub fn change_meters(&mut self, with: impl Fn(&M) -> Result<M, OutOfRange>) -> Result<(), OutOfRange> {
+        std::iter::once(&mut self.own).chain(&mut self.tiers).try_for_each(|each| each.change_meter(&with))
     }
 
     /// Nanoseconds after which whatever a key was charged has faded, by the numbers of any tier.

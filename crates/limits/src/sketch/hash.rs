@@ -15,6 +15,7 @@ use std::hash::Hasher;
 use arrayvec::ArrayVec;
 use siphasher::sip128::{Hasher128, SipHasher24};
 
+use crate::saved;
 use crate::units::dice::mixed;
 
 /// How many disjoint slices of [`KeyHash::SLICE_BITS`] bits a [`KeyHash`] holds.
@@ -39,6 +40,12 @@ impl Seed {
         let mut hasher = SipHasher24::new_with_key(&self.0);
         hasher.write(label.as_bytes());
         Seed(u128::from(hasher.finish128()).to_le_bytes())
+    }
+
+    /// The key of saved state that only a process with this seed understands.
+    pub fn saved_key(&self) -> saved::Key {
+        // no label of a limit has spaces
+        saved::Key::from_bytes(self.derive("saved state").0)
     }
 }
 

@@ -34,13 +34,14 @@
 //! is looked for before the cells are read, if the slot is claimed after they are raised, if whoever kills a claim frees its
 //! slot, and if an entry is closed before its level is written back.
 
-use std::fmt;
+use std::{fmt, io};
 
 use super::exact::{Entry, ExactTable, Found, HIGHEST_LEVEL};
 use super::hash::{KeyHash, Seed};
 use super::meter::{Charged, Meter};
 use super::monotone::{Admission, Crowding, MAX_ATTEMPTS, MonotoneTable, Word};
 use super::rekeyed::{Reading, Rekeyed, Spot};
+use crate::saved::{Fault, Reader, Target, Writer};
 use crate::sync::AtomicU64;
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 
@@ -201,6 +202,60 @@ impl<C: Word, const ROWS: usize> Levels<C, ROWS> {
         let sketch = self.sketch.copied(&as_there);
         entries.into_iter().for_each(|(key, level)| sketch.lift(key, as_there(level)));
         Levels { sketch, exact: self.exact.sibling() }
+    }
+
+    /// Writes all levels, each put through `as_saved`, which keeps their order and 0. Requests go on: [`Rekeyed::save`] says what is in it.
+    ///
+    /// # Errors
+    /// What the target refuses.
+    pub fn save(&self, to: &mut Writer<'_>, as_saved: impl Fn(u64) -> u64) -> io::Result<()> {
+        // Entries first, as in `copied`. An entry is cut to size where it is saved: as many as are open at the moment.
+        let entries: Vec<(KeyHash, u64)> =
+            self.exact.entries().map(|(key, level)| (key, as_saved(level))).filter(|(_, level)| *level > 0).collect();
+        to.number(entries.len() as u64)?;
+        for (key, level) in entries {
+            let [low, high] = key.halves();
+            to.number(low)?;
+            to.number(high)?;
+            to.number(level)?;
+        }
+        self.sketch.save(to, as_saved)
+    }
+
+    /// Raises levels that nobody uses yet to saved ones, put through the function beside them.
+    ///
+    /// # Errors
+    /// Damaged bytes, and what [`Rekeyed::restore`] refuses.
+    pub fn restore(from: &mut Reader<'_>, into: &[Target<'_, Self>]) -> Result<(), Fault> {
+        let most = into.iter().map(|(levels, _)| levels.exact_capacity()).max().unwrap_or(u64::MAX);
+        let count = from.number_up_to(most)?;
+        // they are put where they belong once the columns are known
+        let mut entries = Vec::new();
+        for _ in 0..count {
+            let (low, high, level) = (from.number()?, from.number()?, from.number()?);
+            if !into.is_empty() {
+                entries.push((KeyHash::from_halves([low, high]), level));
+            }
+        }
+        let pairs: Vec<Target<'_, Rekeyed<C, ROWS>>> =
+            into.iter().map(|(levels, as_there)| (&levels.sketch, *as_there)).collect();
+        Rekeyed::restore(from, &pairs)?;
+        for (levels, as_there) in into {
+            entries.iter().for_each(|(key, level)| levels.put(*key, as_there(*level)));
+        }
+        Ok(())
+    }
+
+    /// Opens an entry at this level for a key that nobody uses yet, or raises its cells if there is no room for one.
+    fn put(&self, key: KeyHash, level: u64) {
+        let has_room = level <= HIGHEST_LEVEL && matches!(self.exact.line(key).find(key), Found::Absent);
+        let claim = if has_room { self.exact.claim(key, level, |_| false, |_, _| {}) } else { None };
+        match claim {
+            Some(claim) => self.exact.open(claim, level),
+            None => {
+                self.raise_to_ceiling(key, level);
+            }
+        }
     }
 
     /// For a timer, about every second; never on the path of a request. Changes the columns every ten minutes, beside the

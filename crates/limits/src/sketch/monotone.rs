@@ -41,6 +41,7 @@ use std::fmt;
 
 use super::hash::{KeyHash, KeyHasher, Seed};
 use super::meter::Meter;
+use crate::saved::{Fault, Reader, Target, Writer, restore_cells, save_cells};
 use crate::sync::{AtomicU64, Ordering};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 pub use crowding::Crowding;
@@ -399,6 +400,30 @@ impl<C: Word, const ROWS: usize> MonotoneTable<C, ROWS> {
         for (cell, from) in self.rows.iter().flatten().zip(other.rows.iter().flatten()) {
             cell.store(as_here(from.load()));
         }
+    }
+
+    /// Writes the cells as they are, each put through `as_saved`.
+    ///
+    /// # Errors
+    /// What the target refuses.
+    pub(super) fn save(&self, to: &mut Writer<'_>, as_saved: impl Fn(u64) -> u64) -> std::io::Result<()> {
+        save_cells(to, self.rows.iter().flatten().map(|cell| as_saved(cell.load())))
+    }
+
+    /// Raises cells to saved ones, each put through `as_here` of the table that it goes to. For tables that serve nobody yet, all of
+    /// the size of the saved one.
+    ///
+    /// # Errors
+    /// Damaged bytes, or another size.
+    pub(super) fn restore(from: &mut Reader<'_>, columns: usize, into: &[Target<'_, Self>]) -> Result<(), Fault> {
+        restore_cells(from, ROWS * columns, |at, level| {
+            for (table, as_here) in into {
+                let cell = table.rows.get(at / columns.max(1)).and_then(|row| row.get(at % columns.max(1)));
+                if let Some(cell) = cell {
+                    cell.store(cell.load().max(as_here(level)));
+                }
+            }
+        })
     }
 
     /// Sets every cell to zero, one after the other. For a table that nobody counts on; whoever still raises cells of it

@@ -26,11 +26,12 @@
 //! those requests either raised the other table, too, or are an overlap ago. Raises that clearing destroys belong
 //! to requests that start again.
 
-use std::fmt;
+use std::{fmt, io};
 
 use super::hash::{KeyHash, Seed};
 use super::meter::Meter;
 use super::monotone::{Admission, MAX_ATTEMPTS, MonotoneTable, Snapshot, Word, lift};
+use crate::saved::{Fault, Reader, Target, Writer};
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 
@@ -206,6 +207,74 @@ impl<C: Word, const ROWS: usize> Rekeyed<C, ROWS> {
                 return Rekeyed { tables, phase: word, seed: self.seed.clone(), since, maintained };
             }
         }
+    }
+
+    /// Writes the tables that serve, each cell put through `as_saved`, which keeps their order and 0. Nobody waits for it but
+    /// [`Rekeyed::maintain`], which does nothing meanwhile.
+    ///
+    /// *Cells are read as they are, one after the other, beside requests that raise them.* A request that was admitted before the call has
+    /// raised all of its cells, and they only grow: its key is saved with at least its level. One that is admitted during the call may
+    /// be in it or not, like one that is admitted after it.
+    ///
+    /// # Errors
+    /// What the target refuses.
+    pub fn save(&self, to: &mut Writer<'_>, as_saved: impl Fn(u64) -> u64) -> io::Result<()> {
+        // the phase stands still, or a table would be cleared as it is read
+        while self.maintained.swap(true, Ordering::Acquire) {
+            C::pause(6);
+        }
+        let saved = self.save_phase(to, &as_saved);
+        self.maintained.store(false, Ordering::Release);
+        saved
+    }
+
+    fn save_phase(&self, to: &mut Writer<'_>, as_saved: &impl Fn(u64) -> u64) -> io::Result<()> {
+        let phase = self.phase.load();
+        to.number(self.table().columns() as u64)?;
+        to.number(phase)?;
+        let (serving, joining) = self.serving(phase);
+        serving.save(to, as_saved)?;
+        joining.map_or(Ok(()), |table| table.save(to, as_saved))
+    }
+
+    /// Goes on with saved tables in each of these pairs, which nobody uses yet; levels are put through the function beside it. The pairs were
+    /// drawn by the seed of the saved one. A phase lasts as long again.
+    ///
+    /// # Errors
+    /// Damaged bytes, a pair of another size, and one that has levels of another phase.
+    pub fn restore(from: &mut Reader<'_>, into: &[Target<'_, Self>]) -> Result<(), Fault> {
+        let columns = usize::try_from(from.number_up_to(1 << KeyHash::SLICE_BITS)?).map_err(|_| Fault::Corrupt)?;
+        // a phase is counted in steps of seconds at least
+        let phase = from.number_up_to(NOWHERE / 2)?;
+        for (pair, _) in into {
+            if pair.table().columns() != columns {
+                return Err(Fault::Unfit("a table has another size"));
+            }
+            pair.begin_at(phase)?;
+        }
+        let tables = |number: u64| -> Vec<Target<'_, MonotoneTable<C, ROWS>>> {
+            into.iter().map(|(pair, as_there)| (pair.pair(number << 1).0, *as_there)).collect()
+        };
+        MonotoneTable::restore(from, columns, &tables(phase >> 1))?;
+        if phase & OVERLAPPING != 0 {
+            MonotoneTable::restore(from, columns, &tables((phase >> 1).wrapping_add(1)))?;
+        }
+        Ok(())
+    }
+
+    /// Moves a pair that nobody uses yet to a phase.
+    fn begin_at(&self, phase: u64) -> Result<(), Fault> {
+        let loaded = self.phase.load();
+        if loaded != 0 && loaded != phase {
+            return Err(Fault::Unfit("tiers that would share a table were re-keyed apart"));
+        }
+        let generation = phase >> 1;
+        self.pair(phase).0.draw(&self.seed, generation);
+        if phase & OVERLAPPING != 0 {
+            self.pair(phase).1.draw(&self.seed, generation.wrapping_add(1));
+        }
+        self.phase.store(phase);
+        Ok(())
     }
 
     /// Moves on to the next phase if it is time: for a timer, about every second; never on the path of a request, as it

@@ -41,10 +41,11 @@
 //! Source: the buckets and fingerprints are those of a cuckoo filter (Fan, Andersen, Kaminsky and Mitzenmacher 2014) without its
 //! second bucket; what it replaces is the Bloom filter per key of Exim's `per_addr` (Finch).
 
-use std::fmt;
 use std::time::Duration;
+use std::{fmt, io};
 
 use super::hash::KeyHash;
+use crate::saved::{Fault, Reader, Writer, restore_cells, save_cells};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::units::time::saturating_nanos;
 use crate::units::{Bytes, Divisor, OutOfRange, Timestamp};
@@ -278,6 +279,51 @@ impl<const WAYS: usize> SeenSet<WAYS> {
         self.announce(generation);
         let live = (0..self.swept.len()).map(|region| self.sweep_region(region, generation)).sum();
         self.tally.live.store(live, Ordering::Relaxed);
+    }
+
+    /// Writes the live pairs. Requests go on: a pair that is inserted during the call may be in it or not. Save the set before the counts that
+    /// its pairs were charged to: then each pair in it is in those.
+    ///
+    /// # Errors
+    /// What the target refuses.
+    pub fn save(&self, to: &mut Writer<'_>, now: Timestamp) -> io::Result<()> {
+        let newest = as_of(&self.newest);
+        let generation = self.lifetime.generation(now).max(newest);
+        let live = self.lifetime.live_tags(generation);
+        to.number(self.capacity() as u64)?;
+        to.number(generation)?;
+        let regions = self.lines.chunks(REGION).zip(&self.swept).flat_map(|(lines, swept)| {
+            // the mark before the entries, as in `contains`: too long ago to tell the generations apart, none is alive
+            let trusted = generation.saturating_sub(as_of(swept)) <= TRUSTED;
+            lines.iter().flat_map(|line| &line.0).map(move |entry| (read(entry), trusted))
+        });
+        let alive = |(word, trusted): (u32, bool)| if trusted && is_live(word, live) { u64::from(word) } else { 0 };
+        save_cells(to, regions.map(alive))
+    }
+
+    /// Takes saved pairs over. For a set that nobody uses yet, of the lifetime and on the axis of the saved one.
+    ///
+    /// # Errors
+    /// Damaged bytes, and a set of another size.
+    pub fn restore(&self, from: &mut Reader<'_>) -> Result<(), Fault> {
+        if from.number()? != self.capacity() as u64 {
+            return Err(Fault::Unfit("a set has another size"));
+        }
+        let generation = from.number()?;
+        let mut live = 0;
+        restore_cells(from, self.capacity(), |at, word| {
+            let entry = self.lines.get(at / WAYS).and_then(|line| line.0.get(at % WAYS));
+            if let (Some(entry), Ok(word)) = (entry, u32::try_from(word)) {
+                // all that is decided by it is decided after the marks below
+                exchange(entry, EMPTY, word);
+                live += 1;
+            }
+        })?;
+        self.tally.live.store(live, Ordering::Relaxed);
+        // what was not alive then is not there
+        self.swept.iter().for_each(|swept| advance(swept, generation));
+        self.announce(generation);
+        Ok(())
     }
 
     /// Live entries over all entries, 0 to 1: what the last sweep left and what was stored since. Above 0.5 the set is

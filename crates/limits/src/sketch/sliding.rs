@@ -25,14 +25,15 @@
 //! from a stamp that is later than the first one's. Nothing that long ago weighs anything. As there, a request
 //! judged more than a second after its stamp counts as stamped when it was judged.
 
-use std::fmt;
 use std::sync::Arc;
+use std::{fmt, io};
 
 use super::hash::{KeyHash, Seed};
 use super::meter::window::split;
 use super::meter::{Charged, Meter, NextUnit, Window};
 use super::monotone::{Admission, MonotoneTable, Word};
 use super::rekeyed::Rekeyed;
+use crate::saved::{Fault, Reader, Writer};
 use crate::sync::{AtomicU64, Ordering, fence};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 
@@ -133,6 +134,26 @@ impl<C: Word, const ROWS: usize> SlidingWindows<C, ROWS> {
         for pair in [&self.even, &self.odd] {
             pair.lift(to, level(pair, from));
         }
+    }
+
+    /// Writes the counts of this window and the last one. Requests go on: [`Rekeyed::save`] says what is in it.
+    ///
+    /// # Errors
+    /// What the target refuses.
+    pub fn save(&self, to: &mut Writer<'_>, now: Timestamp) -> io::Result<()> {
+        let oldest = self.window.epoch(now).unwrap_or(u32::MAX).saturating_sub(1);
+        let as_saved = |level| if split(level).0 < oldest { 0 } else { level };
+        self.even.save(to, as_saved)?;
+        self.odd.save(to, as_saved)
+    }
+
+    /// Raises counts that nobody uses yet to saved ones of the same windows.
+    ///
+    /// # Errors
+    /// Damaged bytes, and what [`Rekeyed::restore`] refuses.
+    pub fn restore(&self, from: &mut Reader<'_>) -> Result<(), Fault> {
+        Rekeyed::restore(from, &[(&*self.even, &|level| level)])?;
+        Rekeyed::restore(from, &[(&*self.odd, &|level| level)])
     }
 
     /// The windows' numbers.
@@ -323,6 +344,10 @@ impl Meter for Allowance<'_> {
 
     fn fade_nanos(&self) -> u64 {
         self.window.fade_nanos()
+    }
+
+    fn is_over(&self, level: u64, now: Timestamp) -> bool {
+        self.window.is_over(level, now)
     }
 }
 

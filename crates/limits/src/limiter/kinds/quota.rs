@@ -2,8 +2,8 @@
 //!
 //! Windows of a length begin at whole multiples of it since 1970, so that those of an hour or a day end with it; others are the days,
 //! weeks or months of a time zone. The phase is taken from the wall clock once, when the limiter is made, and counted on by the
-//! monotonic clock, so that a stepped wall clock never opens a window again. State survives a restart not at all: who had spent the
-//! quota has it again.
+//! monotonic clock, so that a stepped wall clock never opens a window again. Saved state keeps that phase
+//! over a restart.
 //!
 //! A reload may change the windows: what a key spent in the one that is open counts in the one that is open then.
 //!
@@ -12,6 +12,7 @@
 
 mod sliding;
 
+use std::io;
 use std::time::Duration;
 
 use super::form::{
@@ -27,6 +28,7 @@ use crate::limiter::needs::{Needs, Owed};
 use crate::limiter::sharing::Promise;
 use crate::limiter::tiered::Tiered;
 use crate::limiter::{Moved, Spec, State};
+use crate::saved::{self, Reader, Writer};
 use crate::sketch::{Ratio, Seed, Window, Windows};
 use crate::units::dice::mixed;
 use crate::units::{Bytes, Calendar, CalendarUnit, Cost, OutOfRange, Period, Timestamp, Weekday, Zone};
@@ -345,13 +347,18 @@ struct AlignedState(Tiered<Window>);
 
 impl AlignedState {
     fn new(spec: &Spec<'_>, seed: &Seed) -> Result<AlignedState, OutOfRange> {
-        let Quota { window, memory, .. } = own(spec)?;
-        let windows = Windows::of(window, spec.unix_nanos_at_origin)?;
-        let windows = if spec.longest_wait > 0 { windows.apart() } else { windows };
+        let Quota { memory, .. } = own(spec)?;
+        let windows = windows(spec)?;
         let meters = spec.kinds.iter().map(|kind| Window::on(numbers::<Quota>(kind)?.max, windows.clone()));
         let table = |meter| Leveled::new(meter, *memory, seed.clone(), spec.indebts);
         Ok(AlignedState(Tiered::empty(meters, Window::has_windows_of, table)?.with_longest_wait(spec.longest_wait)))
     }
+}
+
+/// The windows of the limit.
+fn windows(spec: &Spec<'_>) -> Result<Windows, OutOfRange> {
+    let windows = Windows::of(&own::<Quota>(spec)?.window, spec.unix_nanos_at_origin)?;
+    Ok(if spec.longest_wait > 0 { windows.apart() } else { windows })
 }
 
 impl ByLevel for AlignedState {
@@ -359,6 +366,28 @@ impl ByLevel for AlignedState {
 
     fn tiered(&self) -> &Tiered<Window> {
         &self.0
+    }
+
+    fn tiered_mut(&mut self) -> &mut Tiered<Window> {
+        &mut self.0
+    }
+
+    /// Counts bear the numbers of their windows, so it is told which window had which number when.
+    fn save(&self, to: &mut Writer<'_>, now: Timestamp) -> io::Result<()> {
+        to.number(now.nanos())?;
+        self.0.at(0).meter().windows().mark(now).into_iter().try_for_each(|number| to.number(number.into()))?;
+        self.0.save(to, now)
+    }
+
+    /// The window that was open goes on as the open one of these windows.
+    fn restore(&mut self, from: &mut Reader<'_>, spec: &Spec<'_>, moved: &Moved<'_>) -> Result<(), saved::Fault> {
+        const UNFIT: saved::Fault = saved::Fault::Unfit("windows cannot be numbered");
+        let at = Timestamp::from_nanos(from.number()?);
+        let mut number = || Ok::<u32, saved::Fault>(u32::try_from(from.number()?).unwrap_or(u32::MAX));
+        let mark = [number()?, number()?];
+        let windows = windows(spec).and_then(|windows| windows.marked(at, mark)).map_err(|_| UNFIT)?;
+        self.0.change_meters(|meter| Window::on(meter.limit(), windows.clone())).map_err(|_| UNFIT)?;
+        self.0.restore(from, (moved.tiers, moved.now), (1, 1))
     }
 
     fn follow(&self, spec: &Spec<'_>, moved: &Moved<'_>) -> Result<AlignedState, OutOfRange> {

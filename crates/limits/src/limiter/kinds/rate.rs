@@ -7,6 +7,8 @@
 
 mod bytes;
 
+use std::io;
+
 use super::form::{
     Allowance, Bound, Counts, Form, FromWords, Levels, LimitKind, NANOS, Part, Shareable, compared, saturating,
 };
@@ -19,9 +21,10 @@ use crate::limiter::needs::{Needs, Owed};
 use crate::limiter::sharing::Promise;
 use crate::limiter::tiered::Tiered;
 use crate::limiter::{Moved, Spec, State};
+use crate::saved::{self, Reader, Writer};
 use crate::sketch::{Bucket, Ratio, Seed};
 use crate::units::amount::{amount_text, rate_text};
-use crate::units::{self, Bytes, Cost, OutOfRange};
+use crate::units::{self, Bytes, Cost, OutOfRange, Timestamp};
 
 /// At most `burst + rate·τ` in every interval of length τ, per key.
 #[derive(Debug, Clone, PartialEq)]
@@ -272,6 +275,21 @@ impl ByLevel for RateState {
 
     fn tiered(&self) -> &Tiered<Bucket> {
         &self.tiered
+    }
+
+    fn tiered_mut(&mut self) -> &mut Tiered<Bucket> {
+        &mut self.tiered
+    }
+
+    fn save(&self, to: &mut Writer<'_>, now: Timestamp) -> io::Result<()> {
+        to.number(self.unit.into())?;
+        self.tiered.save(to, now)
+    }
+
+    fn restore(&mut self, from: &mut Reader<'_>, _spec: &Spec<'_>, moved: &Moved<'_>) -> Result<(), saved::Fault> {
+        let unit = from.number_up_to(u32::MAX.into())?;
+        let units = (u32::try_from(unit).unwrap_or(u32::MAX), self.unit);
+        self.tiered.restore(from, (moved.tiers, moved.now), units)
     }
 
     /// What was spent stays spent, to the unit, for each tier by its own change of rate.

@@ -249,6 +249,10 @@ impl ByLevel for AverageState {
         &self.tiered
     }
 
+    fn tiered_mut(&mut self) -> &mut Tiered<sketch::RecentAverage> {
+        &mut self.tiered
+    }
+
     fn follow(&self, spec: &Spec<'_>, moved: &Moved<'_>) -> Result<AverageState, OutOfRange> {
         let ratio = |before: &Leveled<sketch::RecentAverage>, kind: &Kind| {
             Ok(before.meter().pace_for(numbers::<RecentAverage>(kind)?.half_life))

@@ -158,6 +158,14 @@ impl Meter for Bucket {
     fn fade_nanos(&self) -> u64 {
         self.depth
     }
+
+    fn measure_nanos(&self) -> u64 {
+        self.interval.get()
+    }
+
+    fn is_over(&self, level: u64, now: Timestamp) -> bool {
+        level <= now.nanos()
+    }
 }
 
 #[cfg(test)]

@@ -56,6 +56,16 @@ pub trait Meter {
     /// is read beside its successor for this long can be dropped, and no key gains by it.
     fn fade_nanos(&self) -> u64;
 
+    /// The span that stands for as much under any numbers, so that levels saved under others can be put in its terms: in what one unit
+    /// comes back, or half of a sum. Zero of counts, which mean the same under any number.
+    fn measure_nanos(&self) -> u64 {
+        0
+    }
+
+    /// Whether the level is as good as that of a key never seen, from `now` on and for all stamps that are not earlier. It may say no
+    /// of one that is.
+    fn is_over(&self, level: u64, now: Timestamp) -> bool;
+
     /// The windows that it counts by, of a meter that may count charges of different windows under different keys.
     fn windows(&self) -> Option<&Windows> {
         None

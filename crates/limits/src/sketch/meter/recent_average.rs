@@ -284,6 +284,15 @@ impl Meter for RecentAverage {
     fn fade_nanos(&self) -> u64 {
         self.depth + self.penalty + FADED * self.half_life + 1
     }
+
+    fn measure_nanos(&self) -> u64 {
+        self.half_life
+    }
+
+    /// When less than 1/1,024 of a request is left.
+    fn is_over(&self, level: u64, now: Timestamp) -> bool {
+        now.nanos().saturating_sub(level) > FADED * self.half_life
+    }
 }
 
 #[cfg(test)]

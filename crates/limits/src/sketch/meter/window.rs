@@ -183,6 +183,10 @@ impl Meter for Window {
         self.windows.longest_nanos()
     }
 
+    fn is_over(&self, level: u64, now: Timestamp) -> bool {
+        self.epoch(now).is_some_and(|current| split(level).0 < current)
+    }
+
     fn windows(&self) -> Option<&Windows> {
         Some(&self.windows)
     }

@@ -148,6 +148,30 @@ impl Windows {
         let _ = known.compare_exchange(u32::MAX, change.apart_from, Ordering::Relaxed, Ordering::Relaxed);
     }
 
+    /// The window that `now` lies in, and the first of those that are kept apart: what [`Windows::marked`] goes on from.
+    pub fn mark(&self, now: Timestamp) -> [u32; 2] {
+        let apart_from = self.last().apart_from.load(Ordering::Relaxed);
+        [self.within(now).epoch.unwrap_or(u32::MAX), apart_from]
+    }
+
+    /// The same windows, numbered such that the one that `at` lies in has the number of the mark. They are kept apart from the mark's number
+    /// on, or if it has none, and these are, from the window after on. For windows that nobody has yet.
+    ///
+    /// # Errors
+    /// Somebody has them.
+    pub fn marked(self, at: Timestamp, [epoch, apart_from]: [u32; 2]) -> Result<Windows, OutOfRange> {
+        const SHARED: OutOfRange = OutOfRange { allowed: "windows that nobody has yet" };
+        let apart_from = match apart_from {
+            u32::MAX if self.keep_apart() => epoch.saturating_add(1),
+            known => known,
+        };
+        let stretch = Arc::into_inner(self.stretch).ok_or(SHARED)?;
+        let number = stretch.shape.within(at.nanos()).map_or(0, |(number, ..)| number);
+        let shift = i64::from(epoch).saturating_sub_unsigned(number);
+        let stretch = Stretch { shift, apart_from: AtomicU32::new(apart_from), ..stretch };
+        Ok(Windows { stretch: Arc::new(stretch), change: None, until: 0 })
+    }
+
     /// Whether both are the same at all times.
     pub fn same_as(&self, other: &Windows) -> bool {
         let same = |one: &Arc<Stretch>, other: &Arc<Stretch>| {

@@ -148,6 +148,20 @@ impl Meter for Counter {
         }
     }
 
+    fn measure_nanos(&self) -> u64 {
+        match self {
+            Counter::Aligned(window) => window.measure_nanos(),
+            Counter::Sliding(bucket, _) => bucket.measure_nanos(),
+        }
+    }
+
+    fn is_over(&self, level: u64, now: Timestamp) -> bool {
+        match self {
+            Counter::Aligned(window) => window.is_over(level, now),
+            Counter::Sliding(bucket, _) => bucket.is_over(level, now),
+        }
+    }
+
     fn fade_nanos(&self) -> u64 {
         match self {
             Counter::Aligned(window) => window.fade_nanos(),

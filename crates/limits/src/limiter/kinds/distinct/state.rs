@@ -19,6 +19,7 @@
 //! What it replaces is Exim's `per_addr` (Finch): a Bloom filter for every key, which lets new values pass as
 //! old ones (1 in 1,741 at the limit, 1 in 3.2 at four times that) and does not let an old one pass when the limit is reached.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,6 +30,7 @@ use crate::limiter::needs::{self, Owed};
 use crate::limiter::probe::{Probe, Seen, SeenLevel};
 use crate::limiter::tiered::Tiered;
 use crate::limiter::{Gauges, Judgement, Kind, Lost, Moved, Place, Spec, State, Taken};
+use crate::saved::{Fault, Reader, Writer};
 use crate::sketch::{Admission, Charged, KeyHash, Lifetime, Meter, NextUnit, Ratio, Seed, SeenSet, Spot};
 use crate::units::time::saturating_nanos;
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
@@ -247,6 +249,19 @@ impl State for Distinct {
 
     fn take_over(&self) {
         self.counters.take_over();
+    }
+
+    /// The values before their counts: each that is saved is in a count that is saved.
+    fn save(&self, to: &mut Writer<'_>, now: Timestamp) -> io::Result<()> {
+        let moment = self.moment(now).effective;
+        self.seen.save(to, moment)?;
+        self.counters.save(to, moment)
+    }
+
+    fn restore(&mut self, from: &mut Reader<'_>, _spec: &Spec<'_>, moved: &Moved<'_>) -> Result<(), Fault> {
+        self.seen.restore(from)?;
+        let now = self.moment(moved.now).effective;
+        self.counters.restore(from, (moved.tiers, now), (1, 1))
     }
 
     /// Raises the count, and has the value count as seen: it was charged under the other hash.

@@ -6,10 +6,13 @@
 //! What is held of a key are two counts and not one level, so there is no exact table beside the sketch, no tiers, and no charge
 //! that waits for an answer.
 
+use std::io;
+
 use crate::limiter::kind::MIXED;
 use crate::limiter::needs::Owed;
 use crate::limiter::probe::{Probe, Seen};
 use crate::limiter::{Judgement, Kind, Lost, Moved, Place, Spec, State, Taken};
+use crate::saved::{Fault, Reader, Writer};
 use crate::sketch::{NextUnit, Seed, SlidingReading, SlidingWindows, Window, Windows};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 
@@ -66,6 +69,14 @@ impl State for SlidingQuota {
         }
         let (max, window, _) = numbers(spec)?;
         Ok(Box::new(SlidingQuota { windows: self.windows.with_limit_of(window)?, max }))
+    }
+
+    fn save(&self, to: &mut Writer<'_>, now: Timestamp) -> io::Result<()> {
+        self.windows.save(to, now)
+    }
+
+    fn restore(&mut self, from: &mut Reader<'_>, _spec: &Spec<'_>, _moved: &Moved<'_>) -> Result<(), Fault> {
+        self.windows.restore(from)
     }
 
     fn carry(&self, from: &Place, to: &Place, _now: Timestamp) {
