@@ -16,7 +16,7 @@
     )
 )]
 
-use tidegate_limits::{door, limiter, sketch, units};
+use tidegate_limits::{door, limiter, saved, sketch, units};
 
 pub mod human;
 pub mod request;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::drawn::Drawn;
 use super::estimate::PeerSync;
 use super::keys::SharedKeys;
 use super::learned::Learned;
@@ -18,6 +19,8 @@ pub struct Engine {
     pub(super) policy: Policy,
     pub(super) fields: FieldsRead,
     pub(super) limiters: Vec<Arc<Limiter>>,
+    /// What the tables of each were drawn by.
+    pub(super) drawn: Vec<Drawn>,
     /// Of limits that are enforced for a part of their keys only: what picks them.
     pub(super) rollouts: Vec<Option<Seed>>,
     pub(super) keys: SharedKeys,

@@ -7,97 +7,23 @@
 //!
 //! Nothing here is in force before the face swaps the snapshots; the old one stays as it is, for requests that began under it.
 
-use std::fmt;
 use std::sync::Arc;
 
 use super::core::Engine;
+use super::drawn::Drawn;
 use super::estimate::PeerSync;
+use super::fate::{Carried, Fate, Succession};
+use super::identity::{Identity, predecessor, shared_as};
 use super::keys::SharedKeys;
 use super::learned::Learned;
 use super::numbers::Numbers;
+use super::saved::Restored;
 use super::shared_limit::SharedLimit;
 use crate::bans::Bans;
-use crate::client::key::{KeyPart, KeySpec};
-use crate::limiter::sharing::Sharing;
-use crate::limiter::{Limiter, Moved, Scope};
-use crate::policy::{Condition, CostRule, FieldsRead, Mode, Policy, Rule, Tier};
+use crate::limiter::{Limiter, Moved};
+use crate::policy::{Condition, FieldsRead, Mode, Policy, Rule, Tier};
 use crate::sketch::Seed;
 use crate::units::{OutOfRange, Timestamp};
-
-/// What became of the limits.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Succession {
-    /// Those of the new policy, in its order.
-    pub limits: Vec<Carried>,
-    /// The names of those that the new policy has no successor of.
-    pub removed: Vec<String>,
-}
-
-/// One limit of the new policy.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Carried {
-    /// Its name.
-    pub name: String,
-    /// What became of its state.
-    pub fate: Fate,
-}
-
-/// What became of the state of a limit.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Fate {
-    /// It is what it was; `from` is the name before, if that was another.
-    Kept {
-        /// The name before.
-        from: Option<String>,
-    },
-    /// It is what it was, and counts under other numbers.
-    Rerated {
-        /// The name before, if that was another.
-        from: Option<String>,
-    },
-    /// It begins anew, empty: all of its clients have their whole budget.
-    Reset(Reset),
-    /// There was no such limit.
-    New,
-}
-
-/// Why state could not be carried over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reset {
-    /// Of another `type`.
-    Type,
-    /// By another `key`, or by other prefix lengths, or other nodes of `fair_share`.
-    Key,
-    /// Other things are counted: another `of`, or bytes instead of requests.
-    Of,
-    /// Other windows.
-    Window,
-    /// A table of another size.
-    Memory,
-    /// Shared through another store or under other names in it (its prefix, or the limit's own name), shared in another way, or
-    /// no longer.
-    Store,
-}
-
-impl Reset {
-    /// What changed, as the report has it.
-    pub fn word(self) -> &'static str {
-        match self {
-            Reset::Type => "type",
-            Reset::Key => "key",
-            Reset::Of => "of",
-            Reset::Window => "window",
-            Reset::Memory => "memory",
-            Reset::Store => "store",
-        }
-    }
-}
-
-impl fmt::Display for Reset {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} changed", self.word())
-    }
-}
 
 /// What a snapshot goes on from.
 #[derive(Debug, Clone, Copy)]
@@ -109,6 +35,15 @@ pub enum Base<'a> {
         /// The wall clock's time in nanoseconds since 1970 at the origin of all stamps. Aligned windows take their phase from it
         /// once, so that a stepped wall clock never opens one again.
         unix_nanos_at_origin: u64,
+    },
+    /// What was saved when another process, or this one, ended.
+    Saved {
+        /// What the seeds of all tables are derived from, then as now.
+        seed: &'a Seed,
+        /// As for [`Base::Nothing`], of the process that saved it: stamps go on.
+        unix_nanos_at_origin: u64,
+        /// The state.
+        restored: &'a Restored,
     },
     /// The snapshot in force, which is to be replaced.
     Before {
@@ -139,15 +74,26 @@ impl Engine {
         base: Base<'_>,
     ) -> Result<(Engine, Succession), (String, OutOfRange)> {
         let (before, seed, unix_nanos_at_origin) = match base {
-            Base::Nothing { seed, unix_nanos_at_origin } => (None, seed, unix_nanos_at_origin),
+            Base::Nothing { seed, unix_nanos_at_origin } | Base::Saved { seed, unix_nanos_at_origin, .. } => {
+                (None, seed, unix_nanos_at_origin)
+            }
             Base::Before { engine, now } => (Some((engine, now)), &engine.seed, engine.unix_nanos_at_origin),
         };
         let numbers = Numbers::of(&policy, unix_nanos_at_origin);
-        let (limiters, succession) = limiters((&policy, &numbers), seed, before)?;
+        let generation = match base {
+            Base::Nothing { .. } => 1,
+            Base::Saved { restored, .. } => restored.generation + 1,
+            Base::Before { engine, .. } => engine.generation + 1,
+        };
+        let (limiters, succession) = match base {
+            Base::Saved { restored, .. } => restored_limiters((&policy, &numbers), seed, restored)?,
+            _ => limiters((&policy, &numbers), seed, before)?,
+        };
+        let (limiters, drawn): (Vec<_>, Vec<_>) = limiters.into_iter().unzip();
         let before = before.map(|(before, _)| before);
         let learned = Learned::of(&policy, |index, route| {
             let old = before?.policy();
-            let rule = predecessor(old, policy.rules.get(index)?)?;
+            let rule = predecessor(&names(old), policy.rules.get(index)?)?;
             let route = old.routes.iter().position(|before| before.name == route.name)?;
             before?.learned.get(rule, route).cloned()
         });
@@ -173,7 +119,8 @@ impl Engine {
             bans,
             seed: seed.clone(),
             unix_nanos_at_origin,
-            generation: before.map_or(1, |before| before.generation + 1),
+            generation,
+            drawn,
         };
         Ok((next, succession))
     }
@@ -200,7 +147,32 @@ impl Engine {
     }
 }
 
-type Limiters = (Vec<Arc<Limiter>>, Succession);
+type Limiters = (Vec<(Arc<Limiter>, Drawn)>, Succession);
+
+/// The limiters of a policy on saved state.
+fn restored_limiters(
+    (policy, numbers): (&Policy, &Numbers<'_>),
+    seed: &Seed,
+    restored: &Restored,
+) -> Result<Limiters, (String, OutOfRange)> {
+    // a table that replaces one is drawn anew
+    let generation = Some(restored.generation + 1);
+    let limiters = policy.rules.iter().enumerate().map(|(at, rule)| match restored.limiters.get(at) {
+        Some(Some((limiter, drawn))) => Ok((Arc::clone(limiter), drawn.clone())),
+        _ => empty((rule, numbers), seed, generation),
+    });
+    Ok((limiters.collect::<Result<_, _>>()?, restored.succession.clone()))
+}
+
+/// A limiter without state that begins in this generation; `None`: in the first of all.
+fn empty(
+    (rule, numbers): (&Rule, &Numbers<'_>),
+    seed: &Seed,
+    generation: Option<u64>,
+) -> Result<(Arc<Limiter>, Drawn), (String, OutOfRange)> {
+    let drawn = Drawn { name: rule.name.clone(), generation };
+    Ok((Arc::new(numbers.empty(rule, &drawn.seed(seed))?), drawn))
+}
 
 /// Makes the limiters of a policy on the state of the snapshot before, and says what became of that.
 fn limiters(
@@ -208,28 +180,31 @@ fn limiters(
     seed: &Seed,
     before: Option<(&Engine, Timestamp)>,
 ) -> Result<Limiters, (String, OutOfRange)> {
-    // a table that replaces one is drawn anew; no limit has a name with spaces
-    let again = before.map(|(before, _)| seed.derive(&format!("generation {}", before.generation + 1)));
-    let empty = |rule| numbers.empty(rule, again.as_ref().unwrap_or(seed)).map(Arc::new);
+    // a table that replaces one is drawn anew
+    let generation = before.map(|(before, _)| before.generation + 1);
+    let empty = |rule: &Rule| empty((rule, numbers), seed, generation);
     let old = before.map(|(before, now)| {
         let (policy_before, zero) = (&before.policy, before.unix_nanos_at_origin);
         (before, Numbers::of(policy_before, zero), moves(policy_before, policy), now)
     });
+    let old_names = before.map(|(before, _)| names(&before.policy)).unwrap_or_default();
     let mut taken = vec![false; before.map_or(0, |(before, _)| before.limiters.len())];
     let (mut limiters, mut limits) = (Vec::new(), Vec::new());
     for rule in &policy.rules {
         let predecessor = old.as_ref().and_then(|old| {
-            let at = predecessor(&old.0.policy, rule).filter(|at| taken.get(*at) == Some(&false))?;
+            let at = predecessor(&old_names, rule).filter(|at| taken.get(*at) == Some(&false))?;
             taken.iter_mut().skip(at).take(1).for_each(|taken| *taken = true);
-            Some((old, old.0.rule(at)?.0, old.0.limiters.get(at)?))
+            Some((old, old.0.rule(at)?.0, (old.0.limiters.get(at)?, old.0.drawn.get(at)?.clone())))
         });
         let (limiter, fate) = match predecessor {
             None => (empty(rule)?, Fate::New),
-            Some(((before, numbers_before, moved, now), was, limiter)) => {
+            Some(((before, numbers_before, moved, now), was, (limiter, drawn))) => {
                 let from = (was.name != rule.name).then(|| was.name.clone());
-                match changed((was, &before.policy), (rule, policy)) {
+                match Identity::of(was, &before.policy).changed(&Identity::of(rule, policy)) {
                     Some(reset) => (empty(rule)?, Fate::Reset(reset)),
-                    None if numbers_before.same(was, numbers, rule) => (Arc::clone(limiter), Fate::Kept { from }),
+                    None if numbers_before.same(was, numbers, rule) => {
+                        ((Arc::clone(limiter), drawn), Fate::Kept { from })
+                    }
                     None => {
                         let tiers = tiers_before(was, rule);
                         let moved = Moved { routes: &moved.0, origins: &moved.1, tiers: &tiers, now: *now };
@@ -238,7 +213,7 @@ fn limiters(
                             true => Fate::Kept { from },
                             false => Fate::Rerated { from },
                         };
-                        (Arc::new(after.map_err(|fault| (rule.name.clone(), fault))?), fate)
+                        ((Arc::new(after.map_err(|fault| (rule.name.clone(), fault))?), drawn), fate)
                     }
                 }
             }
@@ -256,18 +231,6 @@ fn promises_the_same(was: &Rule, now: &Rule) -> bool {
     let same =
         |tier: &Tier| was.tiers.iter().find(|before| before.when == tier.when).is_none_or(|was| was.kind == tier.kind);
     was.kind == now.kind && now.tiers.iter().all(same)
-}
-
-/// How a limit is shared, its name, and the name, the prefix and the database of its store.
-type SharedAs<'p> = (Sharing, &'p str, Option<(&'p str, &'p str, u8)>);
-
-/// Returns how a limit is shared, and where in which store its counts are: their names begin with the prefix and hold the limit's name.
-/// The store's addresses and its protocol may change: they lead to the same counts.
-fn shared_as<'p>(rule: &'p Rule, policy: &'p Policy) -> Option<SharedAs<'p>> {
-    let shared = rule.shared?;
-    let store = policy.store(shared.store);
-    let place = store.map(|store| (store.name.as_str(), store.prefix.as_str(), store.database));
-    Some((shared.sharing, &rule.name, place))
 }
 
 /// Returns the position of the limit with the same counts in the same store in the engine before.
@@ -314,11 +277,9 @@ fn tiers_before(was: &Rule, now: &Rule) -> Vec<Option<u8>> {
     std::iter::once(Some(0)).chain(now.tiers.iter().map(|tier| before(&tier.when))).collect()
 }
 
-/// The rule of the old policy that this one goes on from.
-fn predecessor(old: &Policy, rule: &Rule) -> Option<usize> {
-    let named = |name: &str| old.rules.iter().position(|rule| rule.name == name);
-    // a file that has been loaded before still says what it was renamed from
-    named(&rule.name).or_else(|| named(rule.renamed_from.as_deref()?))
+/// The names of all limits.
+fn names(policy: &Policy) -> Vec<&str> {
+    policy.rules.iter().map(|rule| rule.name.as_str()).collect()
 }
 
 /// For each route and origin of the new policy, which of the old one it was.
@@ -327,54 +288,4 @@ fn moves(old: &Policy, new: &Policy) -> (Vec<Option<usize>>, Vec<Option<usize>>)
     let origin = |name: &str| old.origins.iter().position(|origin| origin.name == name);
     let routes = new.routes.iter().map(|new| route(&new.name)).collect();
     (routes, new.origins.iter().map(|new| origin(&new.name)).collect())
-}
-
-/// What of the identity is another; `None` if it is the same.
-fn changed((was, old): (&Rule, &Policy), (now, new): (&Rule, &Policy)) -> Option<Reset> {
-    let of = |rule: &Rule, policy: &Policy| rule.of.as_ref().map(|of| canonical(of, policy));
-    let bytes = |rule: &Rule| matches!(rule.cost, CostRule::Bytes { .. });
-    if was.kind.word() != now.kind.word() {
-        return Some(Reset::Type);
-    }
-    if counted_by(was, old) != counted_by(now, new) {
-        return Some(Reset::Key);
-    }
-    if of(was, old) != of(now, new) || bytes(was) != bytes(now) {
-        return Some(Reset::Of);
-    }
-    if was.kind.fixed_windows() != now.kind.fixed_windows() {
-        return Some(Reset::Window);
-    }
-    if memory(was) != memory(now) {
-        return Some(Reset::Memory);
-    }
-    (shared_as(was, old) != shared_as(now, new)).then_some(Reset::Store)
-}
-
-/// All that its requests are told apart by: what is counted exactly, or the key, whether origins are apart, and nodes.
-fn counted_by(rule: &Rule, policy: &Policy) -> (Option<Scope>, Vec<Vec<KeyPart>>, bool) {
-    match rule.kind.scope() {
-        Some(scope @ (Scope::Global | Scope::Route | Scope::Origin)) => (Some(scope), Vec::new(), false),
-        _ => {
-            let keys = std::iter::once(&rule.key).chain(&rule.nodes);
-            (None, keys.map(|key| canonical(key, policy)).collect(), rule.by_origin)
-        }
-    }
-}
-
-/// The parts of a key with the lengths that the policy gives to those that say none.
-fn canonical(key: &KeySpec, policy: &Policy) -> Vec<KeyPart> {
-    let part = |part: &KeyPart| match part {
-        KeyPart::ClientIp { ipv4_prefix, ipv6_prefix } => KeyPart::ClientIp {
-            ipv4_prefix: Some(ipv4_prefix.unwrap_or(policy.clients.ipv4_prefix)),
-            ipv6_prefix: Some(ipv6_prefix.unwrap_or(policy.clients.ipv6_prefix)),
-        },
-        other => other.clone(),
-    };
-    key.parts().iter().map(part).collect()
-}
-
-/// The size of the table.
-fn memory(rule: &Rule) -> Option<crate::units::Bytes> {
-    rule.kind.sketch().map(|(_, memory)| memory)
 }

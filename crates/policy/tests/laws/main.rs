@@ -18,6 +18,7 @@ mod own_limit;
 mod reload;
 mod renewed;
 mod rerated;
+mod saved;
 mod several;
 mod shared;
 mod tiers;

@@ -13,15 +13,15 @@ use tidegate_policy::policy::Policy;
 use crate::book::{arrival, ask, head, request};
 
 const SECOND: u64 = 1_000_000_000;
-const START: u64 = 100 * 86_400 * SECOND;
+pub const START: u64 = 100 * 86_400 * SECOND;
 
 /// The limits of this YAML on one route. A request's client is its `x-forwarded-for`.
-fn policy(limits: &str, on_route: &str) -> Policy {
+pub fn policy(limits: &str, on_route: &str) -> Policy {
     policy_beside("", limits, on_route)
 }
 
 /// The same beside other words at the top of the file.
-fn policy_beside(words: &str, limits: &str, on_route: &str) -> Policy {
+pub fn policy_beside(words: &str, limits: &str, on_route: &str) -> Policy {
     let text = format!(
         "listen: \":8080\"\n{words}\ntrusted_proxies: [127.0.0.0/8]\nlimits:\n{limits}\nroutes:\n  - respond: {{ status: 200 }}\n    limits: [{on_route}]\n"
     );
@@ -39,11 +39,11 @@ fn first(limit: &str) -> Engine {
     Engine::new(of(limit), &Seed::from_bytes([5; 16]), 0).unwrap()
 }
 
-fn at(nanos: u64) -> Timestamp {
+pub fn at(nanos: u64) -> Timestamp {
     Timestamp::from_nanos(nanos)
 }
 
-fn reload(gate: &Engine, policy: Policy, now: u64) -> (Engine, Succession) {
+pub fn reload(gate: &Engine, policy: Policy, now: u64) -> (Engine, Succession) {
     let (next, succession) = gate.followed_by(policy, at(now)).unwrap();
     next.take_over();
     (next, succession)
@@ -53,13 +53,13 @@ fn fate(succession: &Succession) -> &Fate {
     &succession.limits[0].fate
 }
 
-fn admits(gate: &Engine, client: &str, now: u64) -> bool {
+pub fn admits(gate: &Engine, client: &str, now: u64) -> bool {
     ask(gate, &head(client), now).0.verdict == Verdict::Admitted
 }
 
 /// One client of a limit, exactly.
 #[derive(Debug, Clone, Copy)]
-enum Model {
+pub enum Model {
     /// Spent units, which come back at a rate per second; at most a burst.
     Bucket { spent: f64, per_second: f64, burst: f64 },
     /// A sum that halves.
@@ -69,7 +69,7 @@ enum Model {
 }
 
 impl Model {
-    fn pass(&mut self, from: u64, to: u64) {
+    pub fn pass(&mut self, from: u64, to: u64) {
         let seconds = (to - from) as f64 / 1e9;
         match self {
             Model::Bucket { spent, per_second, .. } => *spent = (*spent - seconds * *per_second).max(0.0),
@@ -83,7 +83,7 @@ impl Model {
     }
 
     /// How many more fit.
-    fn room(&self) -> f64 {
+    pub fn room(&self) -> f64 {
         match self {
             Model::Bucket { spent, burst, .. } => burst - spent,
             Model::Average { sum, most, .. } => most - sum,
@@ -91,7 +91,7 @@ impl Model {
         }
     }
 
-    fn charge(&mut self) {
+    pub fn charge(&mut self) {
         match self {
             Model::Bucket { spent, .. } => *spent += 1.0,
             Model::Average { sum, .. } => *sum += 1.0,
@@ -102,7 +102,7 @@ impl Model {
 
 /// Numbers of a limit of one kind: as YAML, and put into the model.
 #[derive(Debug, Clone, Copy)]
-enum Numbers {
+pub enum Numbers {
     Rate { events: u32, seconds: u32, burst: u32 },
     Average { events: u32, seconds: u32, half_life: u32 },
     Quota { max: u32 },
@@ -110,7 +110,7 @@ enum Numbers {
 }
 
 impl Numbers {
-    fn yaml(self) -> String {
+    pub fn yaml(self) -> String {
         match self {
             Numbers::Rate { events, seconds, burst } => format!("rate: {events}/{seconds}s, burst: {burst}"),
             Numbers::Average { events, seconds, half_life } => {
@@ -123,7 +123,7 @@ impl Numbers {
         }
     }
 
-    fn into_model(self, model: &mut Option<Model>) {
+    pub fn into_model(self, model: &mut Option<Model>) {
         let before = model.map_or(0.0, |model| match model {
             Model::Bucket { spent, .. } => spent,
             Model::Average { sum, .. } => sum,
@@ -163,7 +163,7 @@ fn distinct(max: std::ops::Range<u32>, sliding: bool) -> BoxedStrategy<Numbers> 
 
 /// No two of a list lie further apart than the 128 times that an axis may run faster, so that they share a table, and it hears of
 /// requests that began before.
-fn near() -> impl Strategy<Value = Vec<Numbers>> {
+pub fn near() -> impl Strategy<Value = Vec<Numbers>> {
     let rate = |events: std::ops::Range<u32>, seconds: std::ops::Range<u32>| {
         let rate = (events, seconds, 1..40_u32);
         rate.prop_map(|(events, seconds, burst)| Numbers::Rate { events, seconds, burst }).boxed()
@@ -203,7 +203,7 @@ fn far() -> impl Strategy<Value = Vec<Numbers>> {
 }
 
 /// What the arithmetic of instants may be off by, in units: a few nanoseconds of a request.
-const ROUNDING: f64 = 1e-3;
+pub const ROUNDING: f64 = 1e-3;
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
