@@ -84,7 +84,7 @@
     )
 )]
 
-pub use tidegate_limits::{door, limiter, overload, sketch, units};
+pub use tidegate_limits::{door, limiter, overload, saved, sketch, units};
 pub use tidegate_offline::{picture, replay, scenario};
 pub use tidegate_policy::{answer, bans, client, config, engine, explain, human, policy, request};
 

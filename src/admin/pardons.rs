@@ -93,6 +93,7 @@ pub fn pardon(context: &Arc<Context>, asked: &Asked) -> Answer {
         };
         return Answer::error(StatusCode::CONFLICT, why);
     }
+    context.process.snapshots.ordered();
     tracing::info!(client = found.name, limits = limits.join(","), exempt_seconds = exempt.as_secs(), "pardoned");
     let ends = outcomes.values().filter_map(|outcome| outcome.ok()).max().unwrap_or(now);
     // under the name that it has now, if another key gave it another one before
@@ -131,6 +132,7 @@ pub fn revoke(context: &Arc<Context>, asked: &Asked) -> Answer {
     for client in &given.clients {
         generation.engine().revoke_pardon(client, now);
     }
+    context.process.snapshots.ordered();
     tracing::info!(client = name, "pardon revoked");
     Answer::json(StatusCode::OK, &Revoked { client: name, revoked: true, schema: "tidegate.pardon/1".into() })
 }

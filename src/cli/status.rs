@@ -11,8 +11,9 @@ use super::{exit, running};
 use crate::admin::client;
 use crate::human::{NOTHING, columns, duration, percent, span};
 use crate::observe::notices::notice::Notice;
-use crate::observe::state::{FAILS, Listener, Origin, Recent, State};
+use crate::observe::state::{FAILS, Listener, Origin, Recent, Snapshots, State};
 use crate::store::{BreakerState, StoreState};
+use crate::units::Bytes;
 
 /// Show the running process on one screen: configuration, listeners, origins, limits, what waits
 #[derive(Debug, Args)]
@@ -49,6 +50,22 @@ pub fn run(arguments: &Arguments, global: &Global) -> ExitCode {
     if state.state == "ready" { ExitCode::SUCCESS } else { ExitCode::from(exit::NO) }
 }
 
+/// Where the state of limits is saved, and what became of it at the start.
+fn snapshot_line(snapshots: &Snapshots) -> String {
+    let Snapshots { directory, age_seconds, bytes, errors, kept, rerated, reset, .. } = snapshots;
+    let latest = match age_seconds {
+        Some(age) => format!("{} {} ago", Bytes(*bytes), duration(*age)),
+        None => "no snapshot yet".to_owned(),
+    };
+    let errors = if *errors > 0 { format!(", {errors} failed") } else { String::new() };
+    let mut line = format!(
+        "state    {directory}: {latest}{errors}; at the start {kept} kept, {rerated} re-rated, {} reset",
+        reset.len()
+    );
+    reset.iter().for_each(|reset| line.push_str(&format!("\n         {reset}")));
+    line
+}
+
 fn text(state: &State) -> String {
     let State { version, instance, process, config, requests, .. } = state;
     let file = config.file.as_ref().map_or("from the command line".into(), |file| file.to_string_lossy());
@@ -64,6 +81,9 @@ fn text(state: &State) -> String {
     );
     if let Some(overload) = &state.overload {
         let _ = writeln!(screen, "{}", overload.line());
+    }
+    if let Some(snapshots) = &state.snapshots {
+        let _ = writeln!(screen, "{}", snapshot_line(snapshots));
     }
     recent(&mut screen, state);
     let _ = writeln!(screen, "\nNow, and counted since the start {up} ago:");

@@ -53,6 +53,9 @@ pub struct State {
     /// How near the process is to what it can serve; `None` with `server.overload: off`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overload: Option<Overload>,
+    /// Snapshots of limits; `None` without `server.state`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshots: Option<Snapshots>,
     /// In the order of the settings.
     #[serde(default)]
     pub listeners: Vec<Listener>,
@@ -111,6 +114,28 @@ pub struct Config {
     /// Time since the policy is in force.
     #[serde(skip)]
     pub in_force_seconds: u64,
+}
+
+/// Snapshots of the state of limits.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Snapshots {
+    /// Their directory.
+    pub directory: String,
+    /// age of the latest one; `None`: there is none yet.
+    pub age_seconds: Option<f64>,
+    /// Size of the latest one.
+    pub bytes: u64,
+    /// How long it took.
+    pub write_seconds: f64,
+    /// Snapshots that could not be written.
+    pub errors: u64,
+    /// Limits that began with their saved counts.
+    pub kept: usize,
+    /// Limits that began with them under other numbers.
+    pub rerated: usize,
+    /// Limits that began empty although one of their name was saved, each with the reason.
+    pub reset: Vec<String>,
 }
 
 /// How near the process is to what it can serve.

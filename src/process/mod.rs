@@ -5,6 +5,7 @@
 //! * [`reload`] puts another policy in force; [`certificates`] are renewed beside it.
 //! * [`sockets`] holds each listening socket: bound, [`given`] by systemd, or taken over from the previous process by
 //!   [`handover`]. [`upgrade`] is the old process's part of that.
+//! * [`snapshots`] keep the state of limits over the end of the process, in the form of [`saved`].
 //! * [`control`] brings the operator's orders. [`notify`] and [`watchdog`] speak to systemd.
 //! * [`housekeeping`] runs about once a second.
 
@@ -17,7 +18,9 @@ pub mod lifecycle;
 pub mod notify;
 pub mod places;
 pub mod reload;
+pub mod saved;
 pub mod server;
+pub mod snapshots;
 pub mod sockets;
 pub mod start_error;
 pub mod upgrade;

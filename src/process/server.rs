@@ -21,23 +21,26 @@ use super::lifecycle::{self, Life, Signals};
 use super::notify::Notifier;
 use super::places;
 use super::reload::{Loader, Reloader, keep_watching};
+use super::snapshots::{Files, Snapshots};
 use super::sockets::{self, Opened};
 use super::start_error::StartError;
 use super::upgrade::Program;
 use super::watchdog::{self, Watchdog};
 use crate::admin::web::Web;
 use crate::admin::{self, Admin};
+use crate::config::settings::StateFiles;
 use crate::config::{self, Config};
 use crate::edge::common::{AdmissionFilter, Edge};
 use crate::edge::limits::ConnectionLimits;
 use crate::edge::listen::{self, Connections};
 use crate::edge::tls::watch::Watch;
-use crate::engine::Base;
+use crate::engine::{Base, Fate, Restored, Succession};
 use crate::human;
 use crate::observe::access_log::AccessLogWriter;
 use crate::observe::pseudonym::Pseudonyms;
 use crate::observe::standard_error::say;
 use crate::observe::{log, scrape};
+use crate::policy::Policy;
 use crate::proxy::accept::ListenerFilter;
 use crate::proxy::events::Events;
 use crate::proxy::framework::proxy;
@@ -124,7 +127,7 @@ fn start_and_serve(
     let watch = Watch::new(&settings.listeners, |listener| listener.protocols.alpn());
     let watch = watch.map_err(|error| StartError::System("a certificate cannot be used", error.to_string()))?;
     let watch = Arc::new(watch);
-    let (process, writer) = build(config, file, stopping)?;
+    let (process, writer, state_files) = build(config, file, stopping)?;
     if let Some(bans) = predecessor.as_mut().and_then(Predecessor::take_bans) {
         let taken = process
             .restore_bans(bans)
@@ -156,10 +159,14 @@ fn start_and_serve(
         .map_err(|error| StartError::System("no thread for housekeeping", error.to_string()))?;
     let renewals = certificates::keep_renewing(&watch)
         .map_err(|error| StartError::System("no thread for renewed certificates", error.to_string()))?;
+    let snapshots = state_files.map(|files| Snapshots::start(files, Arc::clone(&process))).transpose();
+    let snapshots = snapshots.map_err(|error| StartError::System("no thread for snapshots", error.to_string()))?;
     let reloader = Arc::new(Reloader::new(Arc::clone(&process), load, watch, doors));
     descriptors::share_out(limit, connections);
     let serving = serve(&process, opened, Arc::clone(&notifier), program, predecessor, reloader, stop);
     let served = runtime.block_on(serving);
+    // nothing is charged any more
+    snapshots.into_iter().for_each(Snapshots::stop);
     drop((housekeeping, renewals));
     // what is still running had its time
     runtime.shutdown_timeout(Duration::from_millis(100));
@@ -171,14 +178,14 @@ fn start_and_serve(
     served.map_err(|error| StartError::System("the runtime cannot watch a socket or signal", error.to_string()))
 }
 
-/// Makes the process with its first generation. Returns with it the owner of the access log's thread.
-fn build(
-    config: Config,
-    file: Option<PathBuf>,
-    stopping: watch::Receiver<bool>,
-) -> Result<(Arc<Process>, Option<AccessLogWriter>), StartError> {
+/// Makes the process with its first generation. Returns with it the owner of the access log's thread, and where snapshots are to be written.
+fn build(config: Config, file: Option<PathBuf>, stopping: watch::Receiver<bool>) -> Result<Built, StartError> {
     let system = |what| move |error: getrandom::Error| StartError::System(what, error.to_string());
-    let seed = Seed::from_bytes(clock::secret().map_err(system("no randomness for the sketches"))?);
+    let state_files = config.settings.state.as_ref().and_then(open_state);
+    let (seed, found) = match &state_files {
+        Some(files) => (files.seed().clone(), restored(files, &config.policy)),
+        None => (Seed::from_bytes(clock::secret().map_err(system("no randomness for the sketches"))?), None),
+    };
     let fallback = clock::secret().map_err(system("no randomness for pseudonyms"))?;
     let settings = &config.settings;
     let pseudonyms = Pseudonyms::new(settings.client_hmac.as_ref().map(|secret| secret.0.as_slice()), fallback);
@@ -189,12 +196,62 @@ fn build(
         None => None,
     };
     let access_log = writer.as_ref().map(AccessLogWriter::log);
-    let clock = Clock::start();
+    let clock = found.as_ref().map_or_else(Clock::start, |(_, clock)| *clock);
     let backends = Backends::open(&config, None, clock)?;
-    let base = Base::Nothing { seed: &seed, unix_nanos_at_origin: clock.unix_nanos_at_zero() };
-    let first = Generation::next(config, backends, base)?;
+    let unix_nanos_at_origin = clock.unix_nanos_at_zero();
+    let base = match &found {
+        Some((restored, _)) => Base::Saved { seed: &seed, unix_nanos_at_origin, restored },
+        None => Base::Nothing { seed: &seed, unix_nanos_at_origin },
+    };
+    let mut first = Generation::next(config, backends, base)?;
+    let succession = std::mem::take(&mut first.succession);
     let process = Process::new(clock, access_log, pseudonyms, file, Waits::new(MOST_WAITING, stopping), first);
-    Ok((Arc::new(process), writer))
+    if found.is_some() {
+        tell_restored(&succession);
+        process.snapshots.restored(succession);
+    }
+    Ok((Arc::new(process), writer, state_files))
+}
+
+/// The process, its log's owner, and where its snapshots go.
+type Built = (Arc<Process>, Option<AccessLogWriter>, Option<Files>);
+
+/// Opens the directory of snapshots. A process without one serves all the same.
+fn open_state(settings: &StateFiles) -> Option<Files> {
+    let opened = Files::open(settings);
+    if let Err(fault) = &opened {
+        let directory = settings.directory.display();
+        tracing::error!(%directory, "state: the directory cannot be used, a restart will give fresh budgets: {fault}");
+    }
+    opened.ok()
+}
+
+/// Reads the snapshot, if there is one that can be used.
+fn restored(files: &Files, policy: &Policy) -> Option<(Restored, Clock)> {
+    let found = files.read(policy);
+    if let Err(fault) = &found {
+        let directory = files.directory().display();
+        tracing::error!(%directory, "state: the snapshot {fault}; all limits begin empty");
+    }
+    found.ok().flatten()
+}
+
+fn tell_restored(succession: &Succession) {
+    let limits = &succession.limits;
+    let count = |wanted: fn(&Fate) -> bool| limits.iter().filter(|carried| wanted(&carried.fate)).count();
+    tracing::info!(
+        kept = count(|fate| matches!(fate, Fate::Kept { .. })),
+        rerated = count(|fate| matches!(fate, Fate::Rerated { .. })),
+        reset = count(|fate| matches!(fate, Fate::Reset(_))),
+        added = count(|fate| matches!(fate, Fate::New)),
+        removed = succession.removed.len(),
+        "state: limits go on from the snapshot"
+    );
+    for carried in limits {
+        if let Fate::Reset(reset) = &carried.fate {
+            tracing::warn!(limit = carried.name, because = reset.word(), "state: the limit begins empty");
+        }
+    }
 }
 
 /// What is done about once a second.

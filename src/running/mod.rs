@@ -1,13 +1,15 @@
 //! The [`process`], shared by all requests, and the [`generation`] of the policy in force.
 //!
 //! A generation holds its [`backends`]; [`fault`] says why it could not be made. [`state`] gathers the state of both for views.
-//! [`bans`] puts bans into words. [`waits`] are the requests that limits delay. [`wakers`] wake requests that wait for another request's question to a store.
+//! [`bans`] puts bans into words. [`snapshot_status`] tells of the snapshots of limits. [`waits`] are the requests that limits delay. [`wakers`] wake
+//! requests that wait for another request's question to a store.
 
 pub mod backends;
 pub mod bans;
 pub mod fault;
 pub mod generation;
 pub mod process;
+pub mod snapshot_status;
 pub mod state;
 pub mod waits;
 pub mod wakers;

@@ -17,6 +17,7 @@ use crate::observe::history::History;
 use crate::observe::log;
 use crate::observe::notices::Notices;
 use crate::observe::pseudonym::Pseudonyms;
+use crate::running::snapshot_status::SnapshotStatus;
 use crate::running::waits::Waits;
 use crate::running::wakers::Wakers;
 use crate::system::clock::{Clock, wall_nanos};
@@ -47,6 +48,8 @@ pub struct Process {
     pub notices: Notices,
     /// The listeners' certificates; set once, at start.
     pub certificates: OnceLock<Arc<Watch>>,
+    /// What is known of the snapshots of limits.
+    pub snapshots: SnapshotStatus,
     /// Whom the process refuses when it has more to do than it can; set once, at start, unless the settings say `off`.
     pub overload: OnceLock<Arc<Overload>>,
     /// By listener, in the order of the settings.
@@ -88,6 +91,7 @@ impl Process {
             decisions,
             notices: Notices::default(),
             certificates: OnceLock::new(),
+            snapshots: SnapshotStatus::default(),
             overload: OnceLock::new(),
             generation: ArcSwap::from_pointee(first),
             draining: AtomicBool::new(false),

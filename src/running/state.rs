@@ -53,6 +53,7 @@ pub fn state(process: &Process) -> State {
     let access_log = process.access_log.as_ref().map(|log| ("access", log.state()));
     state.logs = access_log.into_iter().chain([("process", log::state())]).collect();
     state.panics = log::panics();
+    state.snapshots = process.snapshots.state(now);
     state
 }
 

@@ -10,7 +10,19 @@ use crate::units::{Dice, Timestamp};
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
     start: Instant,
+    began: Timestamp,
     unix_nanos_at_zero: u64,
+}
+
+/// What a clock showed, for the clock of the process that goes on with its stamps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shown {
+    /// Its stamp.
+    pub stamp: Timestamp,
+    /// The wall clock's time then, in nanoseconds since 1970.
+    pub wall_nanos: u64,
+    /// [`Clock::unix_nanos_at_zero`].
+    pub unix_nanos_at_zero: u64,
 }
 
 /// Where the clock starts: 400 days, more than the longest time a limit can look back.
@@ -21,12 +33,26 @@ impl Clock {
     pub fn start() -> Clock {
         let start = Instant::now();
         let unix_nanos_at_zero = wall_nanos().saturating_sub(saturating_nanos(HEAD_START));
-        Clock { start, unix_nanos_at_zero }
+        Clock { start, began: Timestamp::ZERO.after(HEAD_START), unix_nanos_at_zero }
+    }
+
+    /// A clock that goes on from what another process's clock showed, later by what the wall clock says has passed since. A wall clock that
+    /// was put back says that no time has passed: then a budget comes back later by as long as nobody served, and never sooner. One
+    /// that was put forward makes it come sooner by as much. Windows keep their phase.
+    pub fn resumed(shown: &Shown) -> Clock {
+        let passed = wall_nanos().saturating_sub(shown.wall_nanos);
+        let began = shown.stamp.after(Duration::from_nanos(passed));
+        Clock { start: Instant::now(), began, unix_nanos_at_zero: shown.unix_nanos_at_zero }
+    }
+
+    /// What it shows now.
+    pub fn shown(&self) -> Shown {
+        Shown { stamp: self.now(), wall_nanos: wall_nanos(), unix_nanos_at_zero: self.unix_nanos_at_zero }
     }
 
     /// The stamp of this moment. Never goes back.
     pub fn now(&self) -> Timestamp {
-        Timestamp::ZERO.after(HEAD_START).after(self.start.elapsed())
+        self.began.after(self.start.elapsed())
     }
 
     /// What the wall clock would have shown at stamp zero, in nanoseconds since 1970: aligned windows take their phase from it,
@@ -90,6 +116,19 @@ mod tests {
         let first = clock.now();
         assert!(first.nanos() >= 400 * 86_400 * 1_000_000_000);
         assert!(clock.now() >= first);
+    }
+
+    #[test]
+    fn a_resumed_clock_counts_the_time_between_and_never_goes_back() {
+        let shown = Clock::start().shown();
+        let hour = 3_600_000_000_000;
+        let later = Clock::resumed(&Shown { wall_nanos: shown.wall_nanos - hour, ..shown });
+        let passed = later.now().since(shown.stamp);
+        assert!((Duration::from_secs(3_600)..Duration::from_secs(3_660)).contains(&passed), "{passed:?}");
+        assert_eq!(later.unix_nanos_at_zero(), shown.unix_nanos_at_zero);
+        let put_back = Clock::resumed(&Shown { wall_nanos: shown.wall_nanos + hour, ..shown });
+        let passed = put_back.now().since(shown.stamp);
+        assert!(passed < Duration::from_secs(60), "{passed:?}");
     }
 
     #[test]

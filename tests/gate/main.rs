@@ -95,6 +95,7 @@ mod sick_origins;
 mod slow_clients;
 #[cfg(feature = "store")]
 mod slow_stores;
+mod snapshots;
 mod socket_activation;
 mod startup;
 #[cfg(feature = "store")]

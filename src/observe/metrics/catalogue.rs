@@ -245,6 +245,14 @@ catalogue! {
         "How late the worker threads begin with what is ready.");
     OVERLOAD_REFUSING = read("tidegate_overload_refusing", Gauge, &[],
         "1 while connections and requests are refused for overload if they are heavy or unimportant enough, 0 otherwise.");
+    SNAPSHOT_AGE = read("tidegate_snapshot_age_seconds", Gauge, &[],
+        "Age of the latest snapshot of limits; 0 while nothing changed since. A crash gives back what was admitted in that time. Absent without `server.state`, and before the first one.");
+    SNAPSHOT_BYTES = read("tidegate_snapshot_bytes", Gauge, &[],
+        "Size of the latest snapshot.");
+    SNAPSHOT_SECONDS = read("tidegate_snapshot_write_seconds", Gauge, &[],
+        "How long it took to write.");
+    SNAPSHOT_ERRORS = read("tidegate_snapshot_errors_total", Counter, &[],
+        "Snapshots that could not be written.");
     BUFFERED = read("tidegate_buffered_bytes", Gauge, &[],
         "Bytes of bodies that the process may be holding for transfers under way: an upper estimate.");
     BUFFERED_LIMIT = read("tidegate_buffered_bytes_limit", Gauge, &[],

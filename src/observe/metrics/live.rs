@@ -36,6 +36,12 @@ pub(super) fn families(state: &State) -> Vec<MetricFamily> {
         page.add(&catalogue::OVERLOAD_REFUSING, None, Some(u64::from(overload.refusing)));
     }
     page.add(&catalogue::BANS, None, Some(state.bans as u64));
+    if let Some(snapshots) = &state.snapshots {
+        page.add_fraction(&catalogue::SNAPSHOT_AGE, None, snapshots.age_seconds);
+        page.add(&catalogue::SNAPSHOT_BYTES, None, Some(snapshots.bytes));
+        page.add_fraction(&catalogue::SNAPSHOT_SECONDS, None, Some(snapshots.write_seconds));
+        page.add(&catalogue::SNAPSHOT_ERRORS, None, Some(snapshots.errors));
+    }
     page.add(&catalogue::PANICS, None, Some(state.panics));
     page.add(&catalogue::BUFFERED, None, Some(BUFFERS.held() as u64));
     page.add(&catalogue::BUFFERED_LIMIT, None, Some(BUFFERS.most() as u64));

@@ -43,6 +43,7 @@ fn settings() -> Settings {
         threads: None,
         max_buffered: crate::units::Bytes(256 << 20),
         overload: None,
+        state: None,
         drain: Drain { delay: Duration::ZERO, timeout: Duration::ZERO },
         metrics: None,
         admin: None,

@@ -33,7 +33,7 @@ routes:
 responses: { retry_after: {}, limited: {}, overloaded: {} }
 telemetry: { metrics: {}, access_log: {}, log: {} }
 admin: 127.0.0.1:9901
-server: { drain: {} }
+server: { drain: {}, state: { directory: /var/lib/tidegate } }
 "#;
 
 /// What is in force where nothing is said.

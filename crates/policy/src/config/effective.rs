@@ -315,10 +315,19 @@ fn hosts(hosts: &[HostMatch]) -> Option<(&'static str, Tree)> {
 }
 
 fn server(settings: &Settings) -> Tree {
-    Tree::map([
+    let mut tree = vec![
         ("threads", Threads::tree(&settings.threads)),
         ("max_buffered", Tree::text(settings.max_buffered)),
         ("overload", settings.overload.as_ref().map_or_else(|| word(&Off), Values::tree)),
         ("drain", settings.drain.tree()),
-    ])
+    ];
+    let state = settings.state.as_ref().map(|state| {
+        Tree::map([
+            ("directory", Tree::text(state.directory.display())),
+            ("every", Tree::text(duration(state.every))),
+            ("fsync", Tree::text(state.fsync)),
+        ])
+    });
+    tree.extend(state.map(|state| ("state", state)));
+    Tree::map(tree)
 }

@@ -13,7 +13,7 @@ mod listener;
 pub use super::schema::{Connections, Drain, Http2, Log, Overload, RequestBody, RequestHead, Response, Sample};
 pub use connections::{AtAccept, ProxyProtocol, RefusedNetworks};
 pub use http2::Protocols;
-pub use listener::{AccessLog, Listener, Settings};
+pub use listener::{AccessLog, Listener, Settings, StateFiles};
 
 /// Where a listener listens.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -383,6 +383,29 @@ impl Setting for BodyLimit {
     }
 }
 
+/// A directory's path from `/`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Directory(pub PathBuf);
+
+impl Scalar for Directory {
+    const NAME: &'static str = "directory";
+    const EXAMPLE: &'static str = "`/var/lib/tidegate`";
+    const CODE: Code = Code::BAD_WORD;
+
+    fn parse(text: &str) -> Result<Directory, Wrong> {
+        match text {
+            path if path.starts_with('/') && path.len() > 1 && !path.contains('\0') => {
+                Ok(Directory(PathBuf::from(path)))
+            }
+            _ => Err(Wrong::new("must be a directory's path from `/`")),
+        }
+    }
+
+    fn schema() -> Schema {
+        super::scalar::pattern("^/.+$")
+    }
+}
+
 impl Setting for LogTarget {
     type Value = LogTarget;
 

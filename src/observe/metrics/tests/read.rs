@@ -3,7 +3,7 @@
 use super::stores;
 use crate::limiter::Gauges;
 use crate::observe::lines::LogState;
-use crate::observe::state::{Address, Certificate, Limit, Origin, Overload, State};
+use crate::observe::state::{Address, Certificate, Limit, Origin, Overload, Snapshots, State};
 
 /// Every number that a limit could have.
 fn all_gauges() -> Gauges {
@@ -71,6 +71,7 @@ pub fn all_read() -> State {
             std::time::Duration::from_millis(7),
             true,
         )),
+        snapshots: Some(Snapshots { age_seconds: Some(0.5), bytes: 4_096, errors: 1, ..Snapshots::default() }),
         logs: vec![
             ("access", LogState { dropped: 5, errors: Some(1) }),
             ("process", LogState { dropped: 0, errors: Some(0) }),

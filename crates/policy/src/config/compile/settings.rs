@@ -14,10 +14,10 @@ use crate::config::read::Field;
 use crate::config::schema::{self, File};
 use crate::config::secret;
 use crate::config::setting::{Values as _, values};
-use crate::config::settings::{AccessLog, ListenOn, Listener, Overload, Protocols, Settings};
+use crate::config::settings::{AccessLog, ListenOn, Listener, Overload, Protocols, Settings, StateFiles};
 use crate::config::shape::Either;
 use crate::config::span::Span;
-use crate::config::word::Off;
+use crate::config::word::{Directory, Off};
 
 /// The settings.
 pub fn settings(
@@ -51,6 +51,10 @@ pub fn settings(
             Some(Either::Long(words)) => Some(Overload::over(words, &Overload::default())),
         },
         drain: values(&server.drain),
+        state: server.state.value().and_then(|state| {
+            let Directory(directory) = state.directory.value()?.clone();
+            Some(StateFiles { directory, every: state.every(), fsync: state.fsync() })
+        }),
         metrics,
         admin,
         access_log,

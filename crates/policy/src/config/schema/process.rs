@@ -13,7 +13,7 @@ use crate::config::settings::{
 };
 use crate::config::shape::{Either, List, OneOrMany};
 use crate::config::text::ListenAddress;
-use crate::config::word::{Off, Threads};
+use crate::config::word::{Directory, Off, Threads};
 use crate::policy::Protocol;
 use crate::units::{Bytes, Rate, Share};
 
@@ -221,8 +221,24 @@ section! {
         optional overload: Either<Off, Words<Overload>>,
         /// How the process stops.
         optional drain: Words<Drain>,
+        /// Where the state of limits outlives the process; without it, a restart gives each client a fresh budget.
+        optional state: StateFiles,
     }
     later: ["watchdog"]
+}
+
+section! {
+    /// Where the state of limits outlives the process: counts, quotas and pardons. After a crash, those of the latest snapshot count.
+    StateFiles ("a map with `directory`") {
+        /// A directory of this process alone, from `/`, that only its user may enter: it has the secret that keys are hashed under. It is
+        /// made if it is not there.
+        required directory: Directory,
+        /// How often a snapshot is written, while it takes at most 1 % of a core; else less often.
+        optional every: Duration [100ms to 1h, default 1s],
+        /// `true`: wait for the disk, so that a snapshot outlives a power failure too.
+        optional fsync: bool [default false],
+    }
+    later: []
 }
 
 section! {

@@ -1,5 +1,6 @@
 //! All settings together, and those of one listener.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +24,8 @@ pub struct Settings {
     pub overload: Option<Overload>,
     /// How the process stops.
     pub drain: Drain,
+    /// Where the state of limits outlives the process; `None`: nowhere.
+    pub state: Option<StateFiles>,
     /// The metrics page; `None`: not served.
     pub metrics: Option<MetricsPage>,
     /// Where the admin endpoints can be read over TCP; `None`: nowhere, and the admin socket is all there is.
@@ -48,6 +51,17 @@ impl Settings {
         let previous = self.previous_client_hmac.as_ref();
         Some((&self.client_hmac.as_ref()?.0, previous.map(|previous| previous.0.as_slice())))
     }
+}
+
+/// Where the state of limits outlives the process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StateFiles {
+    /// A directory of this process alone.
+    pub directory: PathBuf,
+    /// How often a snapshot is written at most.
+    pub every: Duration,
+    /// Whether a snapshot waits for the disk.
+    pub fsync: bool,
 }
 
 /// A socket to listen on.

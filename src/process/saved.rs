@@ -1,0 +1,57 @@
+//! The state of the process in its [saved form](crate::saved): for a snapshot on disk, and for the process that takes this one's place.
+//!
+//! Sections: [`CLOCK`], which the stamps of all others go by, then those of the engine. Others may follow.
+
+use std::io::{self, BufReader, Read, Write};
+
+use crate::engine::{Engine, Restored};
+use crate::policy::Policy;
+use crate::saved::{Fault, Reader, Writer};
+use crate::sketch::Seed;
+use crate::system::clock::{Clock, Shown};
+use crate::units::Timestamp;
+
+/// The section of the clock. It comes first.
+const CLOCK: &str = "clock";
+
+/// Writes the state that the engine has, and tells how many bytes that were. Requests go on.
+///
+/// # Errors
+/// What the target refuses.
+pub fn save(to: &mut dyn Write, engine: &Engine, clock: Clock) -> io::Result<u64> {
+    let mut writer = Writer::new(to, &engine.seed().saved_key())?;
+    // what is admitted before this stamp is saved, so time counts from it on
+    let shown = clock.shown();
+    writer.begin(CLOCK)?;
+    for number in [shown.stamp.nanos(), shown.wall_nanos, shown.unix_nanos_at_zero] {
+        writer.number(number)?;
+    }
+    writer.end()?;
+    engine.save(&mut writer, shown.stamp)?;
+    writer.finish()
+}
+
+/// Reads what [`save`] wrote, for a policy whose engine is made with this seed, and for the clock that goes on from there.
+///
+/// # Errors
+/// A damaged stream, or one of another secret or version: nothing of it is to be used.
+pub fn restore(from: &mut dyn Read, policy: &Policy, seed: &Seed) -> Result<(Restored, Clock), Fault> {
+    let mut from = BufReader::with_capacity(BUFFER, from);
+    let mut reader = Reader::new(&mut from, &seed.saved_key())?;
+    if reader.begin()?.as_deref() != Some(CLOCK) {
+        return Err(Fault::Unfit("the clock is missing"));
+    }
+    let shown = Shown {
+        stamp: Timestamp::from_nanos(reader.number()?),
+        wall_nanos: reader.number()?,
+        unix_nanos_at_zero: reader.number()?,
+    };
+    reader.end()?;
+    let clock = Clock::resumed(&shown);
+    let policy = (policy, seed, clock.unix_nanos_at_zero());
+    let restored = Restored::read(&mut reader, policy, clock.now(), &mut |_, _| Ok(false))?;
+    Ok((restored, clock))
+}
+
+/// Of what is read and written at once.
+pub const BUFFER: usize = 128 << 10;
