@@ -16,7 +16,7 @@ use crate::process::control;
     The running process starts its program again, with the same arguments; with -c it refuses any other policy\n\
     file. When the new process serves, the old one\n\
     ends its connections and goes. If the new process cannot serve, nothing changes and its words are printed.\n\
-    The new process begins with full budgets: the state of limits is not carried over.\n\n\
+    The new process goes on with the counts of limits.\n\n\
     Exit codes: 0 replaced, 1 the new process cannot serve, 69 no server answers.")]
 pub struct Arguments {}
 

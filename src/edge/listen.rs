@@ -2,13 +2,13 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use pingora::apps::HttpServerApp;
 use pingora::server::ShutdownWatch;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep};
 
 use super::accept;
@@ -26,16 +26,41 @@ const PAUSE: Duration = Duration::from_millis(100);
 const QUEUE_LOOK: Duration = Duration::from_millis(20);
 
 /// The connections that are open now.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Connections {
     open: AtomicUsize,
     emptied: Notify,
+    /// Whether none is accepted for the moment.
+    paused: watch::Sender<bool>,
+    /// The listeners that another process accepts from, by name.
+    left: OnceLock<Vec<String>>,
 }
 
 impl Connections {
     /// Returns an empty count.
     pub fn new() -> Arc<Connections> {
-        Arc::default()
+        let (open, emptied, left) = (AtomicUsize::new(0), Notify::new(), OnceLock::new());
+        Arc::new(Connections { open, emptied, paused: watch::Sender::new(false), left })
+    }
+
+    /// Accepts none from now on: what connects waits in the kernel's queue, for this process or the one that takes its place.
+    pub fn pause(&self) {
+        self.paused.send_replace(true);
+    }
+
+    /// Accepts them again.
+    pub fn resume(&self) {
+        self.paused.send_replace(false);
+    }
+
+    /// Leaves what waits in the queues of these listeners to the process that accepts from them, when this one stops.
+    pub fn leave(&self, listeners: Vec<String>) {
+        // there is one process that takes this one's place
+        let _ = self.left.set(listeners);
+    }
+
+    fn leaves(&self, listener: &str) -> bool {
+        self.left.get().is_some_and(|left| left.iter().any(|other| other == listener))
     }
 
     /// The number of open connections.
@@ -95,8 +120,10 @@ pub async fn accept<A>(
 where
     A: HttpServerApp + Send + Sync + 'static,
 {
+    let name = bound.name;
     let listener = Acceptor::new(bound.socket)?;
     let watch = shutdown.clone();
+    let mut paused = connections.paused.subscribe();
     // a connection that is not let in closes, as its stream is dropped
     let entry = |peer: Option<SocketAddr>| match &edge.filter {
         Some(filter) => filter.admit(ConnectionInfo::new(edge.listener, peer).peer),
@@ -118,10 +145,13 @@ where
     tokio::pin!(stopping);
     let mut queue_seen = Instant::now();
     loop {
+        let is_paused = *paused.borrow_and_update();
         tokio::select! {
             biased;
             () = &mut stopping => break,
-            accepted = listener.accept() => match accepted {
+            // its sender is there as long as the connections are
+            _ = paused.changed() => {}
+            accepted = listener.accept(), if !is_paused => match accepted {
                 Ok((stream, peer)) => {
                     if let Some(filter) = &edge.filter
                         && queue_seen.elapsed() >= QUEUE_LOOK
@@ -156,6 +186,9 @@ where
                 }
             },
         }
+    }
+    if connections.leaves(&name) {
+        return Ok(());
     }
     // closing the socket would reset what waits in its queue
     let waiting = listener.close(BACKLOG.unsigned_abs() as usize)?;

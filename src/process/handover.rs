@@ -8,13 +8,16 @@
 //! 2. What the old process started is only a go-between: it starts the new process, says which one it is, and ends. So the
 //!    new process is a child of the service manager, and not of the old one. systemd waits for the end of no process that
 //!    is not its child, and kills it at once instead when the service is to stop.
-//! 3. The new process reads its configuration, binds what is new, and accepts from all of its sockets beside the old one.
+//! 3. The new process reads its configuration and binds what is new. It says that it waits for the state of limits. The old one stops
+//!    accepting, and sends it in a memory file. The new process takes it over and accepts from all of its sockets. What connects meanwhile
+//!    waits in the kernel's queues. (A process of before there was state to hand over sends none, and is not asked.)
 //! 4. new → old: one line of JSON: ready, with the positions of the sockets that it has taken; or failed, with the reason.
 //! 5. old → new: one byte. From here on the new process is the one that counts.
 //! 6. old → new: lines of JSON with the places at origins that it keeps ([`super::places`]), until it ends.
 //!
 //! Whatever goes wrong before step 5 ends the new process and leaves the old one as it was.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut, Read as _, Seek as _, Write};
 use std::mem::MaybeUninit;
@@ -29,10 +32,12 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
 };
 use serde::{Deserialize, Serialize};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 
 use super::given::{Given, Passed, Tag};
 use crate::bans::{LONGEST_SAVED, Saved};
+use crate::system::clock::{Clock, Shown};
+use crate::units::Timestamp;
 
 /// Present in the environment of a process that is to take another's place.
 pub const MARK: &str = "TIDEGATE_UPGRADE";
@@ -61,13 +66,50 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How long an offer may wait for room in the conversation's buffer, which is larger than nearly all offers.
 const OFFERED_WITHIN: Duration = Duration::from_secs(2);
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 struct Offer {
     version: u32,
     sockets: Vec<Tag>,
     /// Whether the last descriptor is the file of the bans.
     #[serde(default)]
     bans: bool,
+    /// Not from a process of before there was state to hand over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    inheritance: Option<Inheritance>,
+}
+
+/// What keys are hashed under.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+pub struct Secret(pub [u8; 16]);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+/// What the new process must go on from for the state of limits to mean the same.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct Inheritance {
+    stamp: u64,
+    wall_nanos: u64,
+    unix_nanos_at_zero: u64,
+    /// What keys are hashed under.
+    pub secret: Secret,
+}
+
+impl Inheritance {
+    /// What goes on from this clock.
+    pub fn of(clock: Clock, secret: Secret) -> Inheritance {
+        let Shown { stamp, wall_nanos, unix_nanos_at_zero } = clock.shown();
+        Inheritance { stamp: stamp.nanos(), wall_nanos, unix_nanos_at_zero, secret }
+    }
+
+    /// The clock that goes on.
+    pub fn clock(&self) -> Clock {
+        let Inheritance { stamp, wall_nanos, unix_nanos_at_zero, .. } = *self;
+        Clock::resumed(&Shown { stamp: Timestamp::from_nanos(stamp), wall_nanos, unix_nanos_at_zero })
+    }
 }
 
 /// What the new process says of itself.
@@ -76,6 +118,8 @@ struct Offer {
 pub enum Report {
     /// The go-between's: this is its process number.
     Started(u32),
+    /// It has all that it needs to serve, but the state of limits.
+    Waiting,
     /// It serves.
     Ready {
         /// Its process number.
@@ -91,7 +135,12 @@ pub enum Report {
 ///
 /// # Errors
 /// The other side has gone, or there are too many.
-pub fn offer(stream: &UnixStream, tags: Vec<Tag>, sockets: &[BorrowedFd<'_>], bans: Option<&Saved>) -> io::Result<()> {
+pub fn offer(
+    stream: &UnixStream,
+    tags: Vec<Tag>,
+    sockets: &[BorrowedFd<'_>],
+    (bans, inheritance): (Option<&Saved>, Option<Inheritance>),
+) -> io::Result<()> {
     if sockets.len() > MOST_SOCKETS {
         return Err(io::Error::other(format!("more than {MOST_SOCKETS} sockets cannot be handed over")));
     }
@@ -99,7 +148,8 @@ pub fn offer(stream: &UnixStream, tags: Vec<Tag>, sockets: &[BorrowedFd<'_>], ba
     let sockets: Vec<BorrowedFd<'_>> = sockets.iter().copied().chain(bans.as_ref().map(File::as_fd)).collect();
     // the new process may stand still, and nobody hears a signal meanwhile
     stream.set_write_timeout(Some(OFFERED_WITHIN))?;
-    let mut line = serde_json::to_vec(&Offer { version: VERSION, sockets: tags, bans: bans.is_some() })?;
+    let offer = Offer { version: VERSION, sockets: tags, bans: bans.is_some(), inheritance };
+    let mut line = serde_json::to_vec(&offer)?;
     line.push(b'\n');
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -174,6 +224,7 @@ pub fn go_between() -> Option<io::Result<()>> {
 pub struct Predecessor {
     stream: UnixStream,
     bans: Option<Saved>,
+    inheritance: Option<Inheritance>,
 }
 
 /// The sockets that a process offers to the one that takes its place, in its order.
@@ -203,12 +254,29 @@ impl Predecessor {
         let bans = if offer.bans { sockets.pop() } else { None };
         let bans = bans.map(|file| from_memory(file.into())).transpose();
         let bans = bans.map_err(|error| io::Error::other(format!("its bans cannot be read: {error}")))?;
-        Ok((Predecessor { stream, bans }, offer.sockets.into_iter().zip(sockets).collect()))
+        let predecessor = Predecessor { stream, bans, inheritance: offer.inheritance };
+        Ok((predecessor, offer.sockets.into_iter().zip(sockets).collect()))
     }
 
     /// The bans that it had when it offered its sockets, the first time it is asked.
     pub fn take_bans(&mut self) -> Option<Saved> {
         self.bans.take()
+    }
+
+    /// What this process must go on from; `None`: the other one hands no state over.
+    pub fn inheritance(&self) -> Option<Inheritance> {
+        self.inheritance
+    }
+
+    /// Step 3a: says that this process could serve, and waits for the state of the other one, which accepts no connection from then on.
+    ///
+    /// # Errors
+    /// The other process hands no state over, though it said so; it goes on serving then.
+    pub fn state(&mut self) -> io::Result<File> {
+        report(&mut self.stream, &Report::Waiting)?;
+        let (_, descriptors) = receive(&self.stream)?;
+        let mut descriptors = descriptors.into_iter();
+        descriptors.next().map(File::from).ok_or_else(|| io::Error::other("the state did not arrive"))
     }
 
     /// Says why this process cannot serve.
@@ -281,6 +349,25 @@ impl Successor {
         }
     }
 
+    /// Step 3a: hands the state over.
+    ///
+    /// # Errors
+    /// It has gone.
+    pub async fn hand(&mut self, state: &File) -> io::Result<()> {
+        let send = || {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+            let mut control = SendAncillaryBuffer::new(&mut space);
+            let descriptors = [state.as_fd()];
+            if !control.push(SendAncillaryMessage::ScmRights(&descriptors)) {
+                return Err(io::Error::other("the state does not fit into a message"));
+            }
+            let line = [IoSlice::new(b"{}\n")];
+            rustix::net::sendmsg(self.stream.as_fd(), &line, &mut control, SendFlags::NOSIGNAL)?;
+            Ok(())
+        };
+        self.stream.async_io(Interest::WRITABLE, send).await
+    }
+
     /// Step 5.
     ///
     /// # Errors
@@ -316,7 +403,7 @@ mod tests {
             stored: false,
         };
         let sockets: Vec<_> = listeners.iter().map(AsFd::as_fd).collect();
-        offer(&old, (0..100).map(tag).collect(), &sockets, None).unwrap();
+        offer(&old, (0..100).map(tag).collect(), &sockets, (None, None)).unwrap();
         let (line, received) = receive(&new).unwrap();
         let offer: Offer = serde_json::from_slice(&line).unwrap();
         assert_eq!(offer.sockets[99], tag(99));
@@ -339,7 +426,7 @@ mod tests {
         let (old, new) = UnixStream::pair().unwrap();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let tag = Tag { purpose: Purpose::Listener, name: "main".to_owned(), unit: None, stored: false };
-        offer(&old, vec![tag], &[listener.as_fd()], Some(&saved)).unwrap();
+        offer(&old, vec![tag], &[listener.as_fd()], (Some(&saved), None)).unwrap();
         let (line, mut received) = receive(&new).unwrap();
         assert!(serde_json::from_slice::<Offer>(&line).unwrap().bans);
         assert_eq!(from_memory(received.pop().unwrap().into()).unwrap(), saved);
@@ -354,7 +441,7 @@ mod tests {
         old.set_nonblocking(false).unwrap();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let tag = Tag { purpose: Purpose::Listener, name: "main".to_owned(), unit: None, stored: false };
-        let fault = offer(&old, vec![tag], &[listener.as_fd()], None).unwrap_err();
+        let fault = offer(&old, vec![tag], &[listener.as_fd()], (None, None)).unwrap_err();
         assert_eq!(fault.kind(), io::ErrorKind::WouldBlock);
     }
 

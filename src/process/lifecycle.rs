@@ -22,11 +22,13 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::handover::Secret;
 use super::notify::Notifier;
 use super::places;
 use super::reload::{Outcome, Reloader};
+use super::snapshots::Snapshots;
 use super::sockets::Sockets;
-use super::upgrade::{self, Program};
+use super::upgrade::{self, Estate, Program};
 use super::watchdog::Watchdog;
 use crate::admin::order::{Answer, Order, Verb};
 use crate::config::settings::Drain;
@@ -111,6 +113,10 @@ pub struct Life {
     pub connections: Arc<Connections>,
     /// Proof of life, if anybody asks for it.
     pub watchdog: Option<Watchdog>,
+    /// The snapshots of limits.
+    pub snapshots: Option<Snapshots>,
+    /// What keys are hashed under.
+    pub secret: Secret,
 }
 
 /// Why the process ends.
@@ -135,8 +141,11 @@ pub async fn until_stopped(life: Life, drain: Drain, process: &Process) {
         mut accepting,
         connections,
         watchdog,
+        snapshots,
+        secret,
     } = life;
-    let end = serve(&mut signals, &mut orders, &reloader, &program, sockets, &notifier, process).await;
+    let estate = Estate { process, connections: &connections, snapshots: snapshots.as_ref(), secret };
+    let end = serve(&mut signals, &mut orders, &reloader, (&program, &estate), sockets, &notifier).await;
     // whoever orders something from now on is told that the process is about to stop
     drop(orders);
     ready.store(false, Ordering::Relaxed);
@@ -181,6 +190,8 @@ pub async fn until_stopped(life: Life, drain: Drain, process: &Process) {
             "the drain timeout is over: the connections still open are cut off"
         );
     }
+    // nothing is charged any more
+    snapshots.into_iter().for_each(Snapshots::stop);
 }
 
 /// Carries out orders until one of them, or a signal, ends the process.
@@ -188,10 +199,9 @@ async fn serve(
     signals: &mut Signals,
     orders: &mut mpsc::Receiver<Order>,
     reloader: &Arc<Reloader>,
-    program: &Program,
+    (program, estate): (&Program, &Estate<'_>),
     sockets: Sockets,
     notifier: &Notifier,
-    process: &Process,
 ) -> End {
     loop {
         let order = tokio::select! {
@@ -223,15 +233,15 @@ async fn serve(
         }
         tracing::info!("upgrade: starting a new process");
         // from here on bans are as the new process gets them
-        process.set_handing_over(true);
-        let bans = process.saved_bans();
+        estate.process.set_handing_over(true);
+        let bans = estate.process.saved_bans();
         let replacement = tokio::select! {
             // the new process ends with this future
             () = signals.stop() => {
                 order.answer(false, "the process was told to stop meanwhile").await;
                 return End::Told(sockets);
             }
-            replacement = upgrade::start(program, &sockets, notifier, bans.as_ref()) => replacement,
+            replacement = upgrade::start(program, &sockets, notifier, estate, bans.as_ref()) => replacement,
         };
         let generation = match replacement {
             Ok(replacement) => replacement.install(notifier).await,
@@ -239,6 +249,9 @@ async fn serve(
         };
         match generation {
             Ok((id, taken, stream)) => {
+                let tags = sockets.tags().into_iter().enumerate();
+                let left = tags.filter(|(at, _)| taken.contains(at)).map(|(_, tag)| tag.name);
+                estate.connections.leave(left.collect());
                 sockets.hand_over(&taken);
                 tracing::info!(process = id, "upgrade: the new process serves");
                 order
@@ -247,7 +260,7 @@ async fn serve(
                 return End::Replaced(stream);
             }
             Err(text) => {
-                process.set_handing_over(false);
+                estate.process.set_handing_over(false);
                 tracing::error!(reason = text.trim_end(), "upgrade: the new process cannot serve; this one goes on");
                 order.answer(false, &text).await;
             }

@@ -2,7 +2,10 @@
 //!
 //! Sections: [`CLOCK`], which the stamps of all others go by, then those of the engine. Others may follow.
 
-use std::io::{self, BufReader, Read, Write};
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
+
+use rustix::fs::MemfdFlags;
 
 use crate::engine::{Engine, Restored};
 use crate::policy::Policy;
@@ -31,11 +34,17 @@ pub fn save(to: &mut dyn Write, engine: &Engine, clock: Clock) -> io::Result<u64
     writer.finish()
 }
 
-/// Reads what [`save`] wrote, for a policy whose engine is made with this seed, and for the clock that goes on from there.
+/// Reads what [`save`] wrote, for a policy whose engine is made with this seed, and for the clock that goes on from there: `clock`, if there is
+/// one that does.
 ///
 /// # Errors
 /// A damaged stream, or one of another secret or version: nothing of it is to be used.
-pub fn restore(from: &mut dyn Read, policy: &Policy, seed: &Seed) -> Result<(Restored, Clock), Fault> {
+pub fn restore(
+    from: &mut dyn Read,
+    policy: &Policy,
+    seed: &Seed,
+    clock: Option<Clock>,
+) -> Result<(Restored, Clock), Fault> {
     let mut from = BufReader::with_capacity(BUFFER, from);
     let mut reader = Reader::new(&mut from, &seed.saved_key())?;
     if reader.begin()?.as_deref() != Some(CLOCK) {
@@ -47,10 +56,24 @@ pub fn restore(from: &mut dyn Read, policy: &Policy, seed: &Seed) -> Result<(Res
         unix_nanos_at_zero: reader.number()?,
     };
     reader.end()?;
-    let clock = Clock::resumed(&shown);
+    let clock = clock.unwrap_or_else(|| Clock::resumed(&shown));
     let policy = (policy, seed, clock.unix_nanos_at_zero());
-    let restored = Restored::read(&mut reader, policy, clock.now(), &mut |_, _| Ok(false))?;
+    let restored = Restored::read(&mut reader, policy, clock.now().max(shown.stamp), &mut |_, _| Ok(false))?;
     Ok((restored, clock))
+}
+
+/// Writes the state into memory that another process can be given.
+///
+/// # Errors
+/// The system has none.
+pub fn in_memory(engine: &Engine, clock: Clock) -> io::Result<File> {
+    let mut file = File::from(rustix::fs::memfd_create("tidegate state", MemfdFlags::CLOEXEC)?);
+    let mut to = BufWriter::with_capacity(BUFFER, &file);
+    save(&mut to, engine, clock)?;
+    to.flush()?;
+    drop(to);
+    file.rewind()?;
+    Ok(file)
 }
 
 /// Of what is read and written at once.

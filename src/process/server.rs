@@ -15,12 +15,13 @@ use tokio::task::JoinSet;
 
 use super::certificates;
 use super::given::{Given, Tag};
-use super::handover::Predecessor;
+use super::handover::{Inheritance, Predecessor, Secret};
 use super::housekeeping::Housekeeping;
 use super::lifecycle::{self, Life, Signals};
 use super::notify::Notifier;
 use super::places;
 use super::reload::{Loader, Reloader, keep_watching};
+use super::saved;
 use super::snapshots::{Files, Snapshots};
 use super::sockets::{self, Opened};
 use super::start_error::StartError;
@@ -127,13 +128,9 @@ fn start_and_serve(
     let watch = Watch::new(&settings.listeners, |listener| listener.protocols.alpn());
     let watch = watch.map_err(|error| StartError::System("a certificate cannot be used", error.to_string()))?;
     let watch = Arc::new(watch);
-    let (process, writer, state_files) = build(config, file, stopping)?;
-    if let Some(bans) = predecessor.as_mut().and_then(Predecessor::take_bans) {
-        let taken = process
-            .restore_bans(bans)
-            .map_err(|why| StartError::System("the bans cannot be taken over", why.to_owned()))?;
-        tracing::info!(bans = taken, "bans taken over");
-    }
+    let inheritance = predecessor.as_ref().and_then(Predecessor::inheritance);
+    let again = inheritance.map(|_| again(&config));
+    let (process, writer, state) = build(config, file, stopping, inheritance)?;
     if admin.is_some() {
         process.watch();
     }
@@ -159,14 +156,11 @@ fn start_and_serve(
         .map_err(|error| StartError::System("no thread for housekeeping", error.to_string()))?;
     let renewals = certificates::keep_renewing(&watch)
         .map_err(|error| StartError::System("no thread for renewed certificates", error.to_string()))?;
-    let snapshots = state_files.map(|files| Snapshots::start(files, Arc::clone(&process))).transpose();
-    let snapshots = snapshots.map_err(|error| StartError::System("no thread for snapshots", error.to_string()))?;
     let reloader = Arc::new(Reloader::new(Arc::clone(&process), load, watch, doors));
     descriptors::share_out(limit, connections);
-    let serving = serve(&process, opened, Arc::clone(&notifier), program, predecessor, reloader, stop);
+    let serving =
+        serve(&process, opened, Arc::clone(&notifier), program, (predecessor, again), (reloader, stop), state);
     let served = runtime.block_on(serving);
-    // nothing is charged any more
-    snapshots.into_iter().for_each(Snapshots::stop);
     drop((housekeeping, renewals));
     // what is still running had its time
     runtime.shutdown_timeout(Duration::from_millis(100));
@@ -179,13 +173,26 @@ fn start_and_serve(
 }
 
 /// Makes the process with its first generation. Returns with it the owner of the access log's thread, and where snapshots are to be written.
-fn build(config: Config, file: Option<PathBuf>, stopping: watch::Receiver<bool>) -> Result<Built, StartError> {
+fn build(
+    config: Config,
+    file: Option<PathBuf>,
+    stopping: watch::Receiver<bool>,
+    inheritance: Option<Inheritance>,
+) -> Result<Built, StartError> {
     let system = |what| move |error: getrandom::Error| StartError::System(what, error.to_string());
-    let state_files = config.settings.state.as_ref().and_then(open_state);
-    let (seed, found) = match &state_files {
-        Some(files) => (files.seed().clone(), restored(files, &config.policy)),
-        None => (Seed::from_bytes(clock::secret().map_err(system("no randomness for the sketches"))?), None),
+    let mut files = config.settings.state.as_ref().and_then(open_state);
+    let secret = match (&inheritance, &files) {
+        (Some(inheritance), _) => inheritance.secret,
+        (None, Some(files)) => files.secret(),
+        (None, None) => Secret(clock::secret().map_err(system("no randomness for the sketches"))?),
     };
+    let seed = Seed::from_bytes(secret.0);
+    // a process that takes another's place is given newer state than the directory has
+    let found = files.as_ref().filter(|_| inheritance.is_none()).and_then(|files| restored(files, &config.policy));
+    if let Some(Err(error)) = files.as_mut().map(|files| files.keep(secret)) {
+        tracing::error!("state: the directory cannot be used, a restart will give fresh budgets: {error}");
+        files = None;
+    }
     let fallback = clock::secret().map_err(system("no randomness for pseudonyms"))?;
     let settings = &config.settings;
     let pseudonyms = Pseudonyms::new(settings.client_hmac.as_ref().map(|secret| secret.0.as_slice()), fallback);
@@ -196,7 +203,11 @@ fn build(config: Config, file: Option<PathBuf>, stopping: watch::Receiver<bool>)
         None => None,
     };
     let access_log = writer.as_ref().map(AccessLogWriter::log);
-    let clock = found.as_ref().map_or_else(Clock::start, |(_, clock)| *clock);
+    let clock = match (&inheritance, &found) {
+        (Some(inheritance), _) => inheritance.clock(),
+        (None, Some((_, clock))) => *clock,
+        (None, None) => Clock::start(),
+    };
     let backends = Backends::open(&config, None, clock)?;
     let unix_nanos_at_origin = clock.unix_nanos_at_zero();
     let base = match &found {
@@ -210,11 +221,54 @@ fn build(config: Config, file: Option<PathBuf>, stopping: watch::Receiver<bool>)
         tell_restored(&succession);
         process.snapshots.restored(succession);
     }
-    Ok((Arc::new(process), writer, state_files))
+    Ok((Arc::new(process), writer, (files, secret)))
 }
 
-/// The process, its log's owner, and where its snapshots go.
-type Built = (Arc<Process>, Option<AccessLogWriter>, Option<Files>);
+/// The configuration once more, for the generation that goes on from the state of the process before.
+fn again(config: &Config) -> Config {
+    Config {
+        policy: config.policy.clone(),
+        settings: config.settings.clone(),
+        fingerprint: config.fingerprint.clone(),
+        effective: config.effective.clone(),
+        shown: config.shown.clone(),
+        cases: Vec::new(),
+        places: config.places.clone(),
+    }
+}
+
+/// Where snapshots go, and what keys are hashed under.
+type StateOf = (Option<Files>, Secret);
+
+/// The process, its log's owner, and what its state is kept with.
+type Built = (Arc<Process>, Option<AccessLogWriter>, StateOf);
+
+/// Goes on from the state of the process whose place this one takes, which accepts no connection meanwhile. One that cannot be used is told.
+///
+/// # Errors
+/// The conversation broke off: the other process goes on.
+fn take_state(process: &Process, predecessor: &mut Predecessor, config: Config, secret: Secret) -> io::Result<()> {
+    let mut state = predecessor.state()?;
+    let seed = Seed::from_bytes(secret.0);
+    let restored = saved::restore(&mut state, &config.policy, &seed, Some(process.clock));
+    let taken = restored.map_err(|fault| fault.to_string()).and_then(|(restored, clock)| {
+        let backends = Backends::open(&config, Some(process.generation().backends()), clock);
+        let backends = backends.map_err(|fault| fault.to_string())?;
+        let unix_nanos_at_origin = clock.unix_nanos_at_zero();
+        let base = Base::Saved { seed: &seed, unix_nanos_at_origin, restored: &restored };
+        Generation::next(config, backends, base).map_err(|fault| fault.to_string())
+    });
+    match taken {
+        Ok(mut next) => {
+            let succession = std::mem::take(&mut next.succession);
+            process.adopt(next);
+            tell_restored(&succession);
+            process.snapshots.restored(succession);
+        }
+        Err(fault) => tracing::error!("state: that of the process before {fault}; all limits begin empty"),
+    }
+    Ok(())
+}
 
 /// Opens the directory of snapshots. A process without one serves all the same.
 fn open_state(settings: &StateFiles) -> Option<Files> {
@@ -245,7 +299,7 @@ fn tell_restored(succession: &Succession) {
         reset = count(|fate| matches!(fate, Fate::Reset(_))),
         added = count(|fate| matches!(fate, Fate::New)),
         removed = succession.removed.len(),
-        "state: limits go on from the snapshot"
+        "state: limits go on from what was saved"
     );
     for carried in limits {
         if let Fate::Reset(reset) = &carried.fate {
@@ -287,9 +341,9 @@ async fn serve(
     opened: Opened,
     notifier: Arc<Notifier>,
     program: Program,
-    predecessor: &mut Option<Predecessor>,
-    reloader: Arc<Reloader>,
-    stop: watch::Sender<bool>,
+    (predecessor, again): (&mut Option<Predecessor>, Option<Config>),
+    (reloader, stop): (Arc<Reloader>, watch::Sender<bool>),
+    (files, secret): StateOf,
 ) -> io::Result<()> {
     let mut signals = Signals::catch()?;
     let Opened { listeners, metrics, web, admin: socket, mut sockets } = opened;
@@ -322,6 +376,15 @@ async fn serve(
         }
     }
     process.begin();
+    if let (Some(predecessor), Some(config)) = (predecessor.as_mut(), again) {
+        take_state(process, predecessor, config, secret)?;
+    }
+    if let Some(bans) = predecessor.as_mut().and_then(Predecessor::take_bans) {
+        // behind the limits, whose state makes a generation of its own
+        let taken = process.restore_bans(bans).map_err(io::Error::other)?;
+        tracing::info!(bans = taken, "bans taken over");
+    }
+    let snapshots = files.map(|files| Snapshots::start(files, Arc::clone(process))).transpose()?;
     if predecessor.is_some() {
         places::have_none(first.backends().origins());
     }
@@ -376,6 +439,8 @@ async fn serve(
         accepting,
         connections,
         watchdog,
+        snapshots,
+        secret,
     };
     lifecycle::until_stopped(life, process.settings.drain, process).await;
     Ok(())

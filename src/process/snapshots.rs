@@ -20,6 +20,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use super::handover::Secret;
 use super::saved::{self, BUFFER};
 use crate::config::settings::StateFiles;
 use crate::engine::Restored;
@@ -45,7 +46,7 @@ const REST: u32 = 99;
 #[derive(Debug)]
 pub struct Files {
     settings: StateFiles,
-    seed: Seed,
+    secret: Secret,
 }
 
 impl Files {
@@ -69,12 +70,32 @@ impl Files {
             ));
         }
         let secret = secret(directory).map_err(|error| failed("its file `secret` cannot be used", error))?;
-        Ok(Files { settings: settings.clone(), seed: Seed::from_bytes(secret) })
+        Ok(Files { settings: settings.clone(), secret: Secret(secret) })
     }
 
     /// The secret that keys are hashed under.
-    pub fn seed(&self) -> &Seed {
-        &self.seed
+    pub fn secret(&self) -> Secret {
+        self.secret
+    }
+
+    fn seed(&self) -> Seed {
+        Seed::from_bytes(self.secret.0)
+    }
+
+    /// Makes the secret that another process began with that of the directory. What is there under another is of no use then.
+    ///
+    /// # Errors
+    /// The directory cannot be written.
+    pub fn keep(&mut self, secret: Secret) -> io::Result<()> {
+        if secret.0 != self.secret.0 {
+            let unfinished = self.path(UNFINISHED_SECRET);
+            let mut file = open_alone(OpenOptions::new().create(true).truncate(true), &unfinished)?;
+            file.write_all(&secret.0)?;
+            file.sync_all()?;
+            fs::rename(unfinished, self.path(SECRET))?;
+            self.secret = secret;
+        }
+        Ok(())
     }
 
     /// The directory.
@@ -88,7 +109,7 @@ impl Files {
     /// It cannot be used.
     pub fn read(&self, policy: &Policy) -> Result<Option<(Restored, Clock)>, Fault> {
         match File::open(self.path(SNAPSHOT)) {
-            Ok(mut file) => saved::restore(&mut file, policy, &self.seed).map(Some),
+            Ok(mut file) => saved::restore(&mut file, policy, &self.seed(), None).map(Some),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(Fault::Io(error)),
         }
@@ -159,18 +180,23 @@ fn read_secret(file: File) -> io::Result<[u8; 16]> {
     bytes.try_into().map_err(|_| io::Error::other("it does not have 16 bytes"))
 }
 
-/// How the thread ends.
-enum End {
-    /// With a last snapshot.
+/// What the thread is told.
+enum Told {
+    /// To write a last snapshot, and end.
     Stop,
-    /// Without: another process writes them from now on.
-    HandOver,
+    /// To leave the directory to another process, until it is told otherwise; it says when it has.
+    Leave(mpsc::Sender<()>),
+    /// That the other process is no more.
+    Return,
 }
+
+/// How long the thread may take to leave the directory: a disk may be slow, and the other process tries again.
+const LEFT_WITHIN: Duration = Duration::from_secs(1);
 
 /// The thread that writes snapshots.
 #[derive(Debug)]
 pub struct Snapshots {
-    end: mpsc::Sender<End>,
+    tell: mpsc::Sender<Told>,
     thread: JoinHandle<()>,
 }
 
@@ -180,28 +206,31 @@ impl Snapshots {
     /// # Errors
     /// The system has no thread.
     pub fn start(files: Files, process: Arc<Process>) -> io::Result<Snapshots> {
-        let (end, ended) = mpsc::channel();
+        let (tell, told) = mpsc::channel();
         process.snapshots.begin(files.directory().display().to_string());
         let thread = thread::Builder::new().name("snapshots".to_owned()).spawn(move || {
-            Keeper { files, process, lock: None, seen: None, failing: String::new() }.run(&ended);
+            Keeper { files, process, lock: None, seen: None, failing: String::new() }.run(&told);
         })?;
-        Ok(Snapshots { end, thread })
+        Ok(Snapshots { tell, thread })
     }
 
-    /// Writes a last snapshot, when no request is under way any more.
+    /// Writes a last snapshot, when no request is under way any more; none if the directory is another process's.
     pub fn stop(self) {
-        self.finish(End::Stop);
+        // one that is gone has told why
+        let _ = self.tell.send(Told::Stop);
+        let _ = self.thread.join();
     }
 
     /// Leaves the directory to another process.
-    pub fn hand_over(self) {
-        self.finish(End::HandOver);
+    pub fn leave(&self) {
+        let (left, hear) = mpsc::channel();
+        let _ = self.tell.send(Told::Leave(left));
+        let _ = hear.recv_timeout(LEFT_WITHIN);
     }
 
-    fn finish(self, end: End) {
-        // one that is gone has told why
-        let _ = self.end.send(end);
-        let _ = self.thread.join();
+    /// Goes on: the other process is no more.
+    pub fn resume(&self) {
+        let _ = self.tell.send(Told::Return);
     }
 }
 
@@ -227,15 +256,28 @@ struct Activity {
 }
 
 impl Keeper {
-    fn run(mut self, ended: &mpsc::Receiver<End>) {
+    fn run(mut self, told: &mpsc::Receiver<Told>) {
+        let mut is_left = false;
         loop {
-            let rest = self.snapshot();
-            match ended.recv_timeout(rest) {
+            let told = if is_left {
+                told.recv().map_err(|_| RecvTimeoutError::Disconnected)
+            } else {
+                let rest = self.snapshot();
+                told.recv_timeout(rest)
+            };
+            match told {
                 Err(RecvTimeoutError::Timeout) => {}
-                Ok(End::HandOver) | Err(RecvTimeoutError::Disconnected) => return,
-                Ok(End::Stop) => {
-                    self.seen = None;
-                    self.snapshot();
+                Err(RecvTimeoutError::Disconnected) => return,
+                Ok(Told::Leave(left)) => {
+                    (is_left, self.lock, self.seen) = (true, None, None);
+                    let _ = left.send(());
+                }
+                Ok(Told::Return) => is_left = false,
+                Ok(Told::Stop) => {
+                    if !is_left {
+                        self.seen = None;
+                        self.snapshot();
+                    }
                     return;
                 }
             }

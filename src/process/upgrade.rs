@@ -1,6 +1,6 @@
 //! Replaces this process by a new one, and listens all the time: the old process's part.
 //!
-//! Bans are handed over. The state of limits is not: the new process begins with full budgets.
+//! The state of limits goes along, and bans do: while the state does, neither process accepts, and what connects waits in the kernel's queues.
 
 use std::env;
 use std::ffi::OsString;
@@ -12,15 +12,22 @@ use std::process::{self, Child, Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
-use super::handover::{self, Report};
+use super::handover::{self, Inheritance, Report, Secret};
 use super::notify::Notifier;
+use super::saved;
+use super::snapshots::Snapshots;
 use super::sockets::Sockets;
 use crate::bans::Saved;
+use crate::edge::listen::Connections;
+use crate::running::process::Process as Running;
 
 /// How long the new process may take to serve: it may have to look up names (2 s) and read large lists.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long the state is not written yet while connections are open: most of those that were just accepted end within it.
+const QUIET_WITHIN: Duration = Duration::from_millis(20);
 
 /// How this process was started.
 #[derive(Debug, Clone)]
@@ -102,10 +109,53 @@ impl Drop for Process {
     }
 }
 
+/// What this process hands over beside its sockets.
+pub struct Estate<'a> {
+    /// The process, with the state of its limits.
+    pub process: &'a Running,
+    /// The connections, of which none is accepted while the state is on its way.
+    pub connections: &'a Connections,
+    /// The snapshots, which the new process writes from then on.
+    pub snapshots: Option<&'a Snapshots>,
+    /// What keys are hashed under.
+    pub secret: Secret,
+}
+
+impl<'a> Estate<'a> {
+    /// Stops what changes the state of limits, as far as requests that are under way allow.
+    fn pause(self: &Estate<'a>) -> Pause<'a> {
+        let Estate { process, connections, snapshots, .. } = *self;
+        // before the pause begins
+        snapshots.into_iter().for_each(Snapshots::leave);
+        connections.pause();
+        process.start_draining();
+        Pause { process, connections, snapshots, over: false }
+    }
+}
+
+/// While it is there this process accepts nothing. Dropped, it goes on, unless another process has its place.
+pub struct Pause<'a> {
+    process: &'a Running,
+    connections: &'a Connections,
+    snapshots: Option<&'a Snapshots>,
+    over: bool,
+}
+
+impl Drop for Pause<'_> {
+    fn drop(&mut self) {
+        if !self.over {
+            self.process.stop_draining();
+            self.connections.resume();
+            self.snapshots.into_iter().for_each(Snapshots::resume);
+        }
+    }
+}
+
 /// A process that serves beside this one, with all of the sockets that it wants.
-#[derive(Debug)]
-pub struct Replacement {
+pub struct Replacement<'a> {
     process: Process,
+    /// Since the state was handed over, if it was.
+    pause: Option<Pause<'a>>,
     successor: handover::Successor,
     id: u32,
     taken: Vec<usize>,
@@ -115,17 +165,20 @@ pub struct Replacement {
 ///
 /// # Errors
 /// It cannot; nothing has changed then. The text says why, in the new process's own words where it had any.
-pub async fn start(
+pub async fn start<'a>(
     program: &Program,
     sockets: &Sockets,
     notifier: &Notifier,
+    estate: &Estate<'a>,
     bans: Option<&Saved>,
-) -> Result<Replacement, String> {
+) -> Result<Replacement<'a>, String> {
     hindrance(notifier)?;
     let failed = |error: std::io::Error| error.to_string();
     let (mine, theirs) = UnixStream::pair().map_err(failed)?;
     let mut process = program.start(theirs.into())?;
-    if let Err(error) = handover::offer(&mine, sockets.tags(), &sockets.descriptors(), bans) {
+    let inheritance = Inheritance::of(estate.process.clock, estate.secret);
+    let mut pause = None;
+    if let Err(error) = handover::offer(&mine, sockets.tags(), &sockets.descriptors(), (bans, Some(inheritance))) {
         return Err(format!("the new process took no sockets: {error}{}", process.fault()));
     }
     let mut successor = handover::Successor::new(mine).map_err(failed)?;
@@ -133,7 +186,20 @@ pub async fn start(
     loop {
         match timeout_at(deadline, successor.report()).await {
             Ok(Ok(Report::Started(id))) => process.started(id),
-            Ok(Ok(Report::Ready { process: id, taken })) => return Ok(Replacement { process, successor, id, taken }),
+            Ok(Ok(Report::Waiting)) => {
+                let began = std::time::Instant::now();
+                pause = Some(estate.pause());
+                // requests on connections that were just accepted are charged before the state is written
+                let _ = timeout(QUIET_WITHIN, estate.connections.drained()).await;
+                let generation = estate.process.generation();
+                let state = saved::in_memory(generation.engine(), estate.process.clock).map_err(failed)?;
+                successor.hand(&state).await.map_err(failed)?;
+                let milliseconds = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+                tracing::info!(milliseconds, "upgrade: the state of limits is handed over");
+            }
+            Ok(Ok(Report::Ready { process: id, taken })) => {
+                return Ok(Replacement { process, pause, successor, id, taken });
+            }
             Ok(Ok(Report::Failed(text))) => return Err(text),
             Ok(Err(_)) => return Err(format!("the new process ended before it served{}", process.fault())),
             Err(_) => {
@@ -143,7 +209,7 @@ pub async fn start(
     }
 }
 
-impl Replacement {
+impl Replacement<'_> {
     /// From here on it is the one that counts; tells its process number and the positions of the sockets that it has taken, and returns the
     /// conversation.
     ///
@@ -156,6 +222,9 @@ impl Replacement {
         if let Err(error) = self.successor.go().await {
             notifier.say(&format!("MAINPID={}", process::id()));
             return Err(format!("the new process ended as soon as it served ({error})"));
+        }
+        if let Some(pause) = &mut self.pause {
+            pause.over = true;
         }
         Ok((self.id, self.taken, self.successor.into_stream()))
     }

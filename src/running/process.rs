@@ -114,6 +114,14 @@ impl Process {
         next.metrics().reload_succeeded(next.engine().generation());
     }
 
+    /// Puts a generation in force that has the state of the process before, in the place of the first. Cannot fail. Needs a runtime.
+    pub fn adopt(&self, next: Next) {
+        let before = self.generation();
+        let next = Arc::new(next.in_place_of(Some(&before), &self.decisions, self.clock));
+        self.generation.store(Arc::clone(&next));
+        self.follow(&before, &next);
+    }
+
     /// Applies `next` to everything that outlives a generation.
     fn follow(&self, before: &Generation, next: &Generation) {
         let settings = &next.source().settings;
@@ -205,6 +213,11 @@ impl Process {
         for ban in self.generation().engine().bans().clear_ended(self.clock.now()) {
             tracing::info!(ban = ban.number, refused = ban.refused(), "ban ended");
         }
+    }
+
+    /// Lets connections stay open again: no other process takes this one's place.
+    pub fn stop_draining(&self) {
+        self.draining.store(false, Ordering::Relaxed);
     }
 
     /// Returns whether the process is about to stop.

@@ -102,7 +102,7 @@ fn a_client_is_found_by_its_address_and_by_its_pseudonym_in_the_log() {
 
     for (arguments, why) in [
         (["--client", "203.0.113.9"], "nothing is remembered of this client"),
-        (["--client", "somebody"], "neither an address nor a pseudonym"),
+        (["--client", "nobody"], "neither an address nor a pseudonym"),
         (["--decision", "0000000000000"], "decision 0000000000000 is not remembered"),
         (["--decision", "7q3m-9f2k"], "is no decision's id"),
     ] {

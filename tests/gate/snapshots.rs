@@ -87,7 +87,7 @@ fn who_spent_a_budget_has_none_after_a_restart_and_others_have_theirs() {
         assert_eq!(admitted(&gate, route, "fresh", 9, &values), 5, "{route}");
     }
     let mut talk = gate.talk();
-    assert!(talk.contains("limits go on from the snapshot"), "{talk}");
+    assert!(talk.contains("limits go on from what was saved"), "{talk}");
     drop(gate);
     // numbers that changed meanwhile go on from the same counts, and a limit of another key from none
     let changed = kept
@@ -140,7 +140,7 @@ fn a_kill_gives_back_no_more_than_what_was_admitted_since_the_last_snapshot() {
             gate.exit_status();
             gate = Gate::start(&kept.policy());
             *address.lock().unwrap() = gate.address("main");
-            assert!(gate.talk().contains("limits go on from the snapshot"), "{}", gate.talk());
+            assert!(gate.talk().contains("limits go on from what was saved"), "{}", gate.talk());
         }
         for (at, route) in ROUTES.iter().enumerate() {
             all[at] += admitted(&gate, route, "killed", 9, &values);
@@ -215,46 +215,44 @@ fn a_directory_that_cannot_be_used_is_told_and_the_gate_serves() {
 }
 
 /// The table of `docs/operations.md`: what survives what.
-const SURVIVES: [(&str, [&str; 3]); 7] = [
-    ("`rate`, `quota`, `recent_average`, `distinct`", ["kept", "kept", CRASHED]),
-    ("pardons", ["kept", "kept", CRASHED]),
-    (
-        "`inflight`, and attempts that wait for their answers",
-        ["kept", "ended with their requests", "ended with their requests"],
-    ),
-    ("`fair_share`", ["kept", "begins anew", "begins anew"]),
-    ("shared limits: counts in the store", ["kept"; 3]),
-    (
-        "shared limits: leases of this process",
-        ["kept", "lost: counted as used until they expire", "lost: counted as used until they expire"],
-    ),
-    ("learned costs, offenders, decisions, history, metrics", ["kept", "begin anew", "begin anew"]),
+const SURVIVES: [(&str, [&str; 4]); 7] = [
+    ("`rate`, `quota`, `recent_average`, `distinct`", ["kept", "kept", "kept", CRASHED]),
+    ("pardons; the list of those that were given begins anew", ["kept", "kept", "kept", CRASHED]),
+    ("`inflight`, and attempts that wait for their answers", ["kept", APART, ENDED, ENDED]),
+    ("`fair_share`", ["kept", ANEW, ANEW, ANEW]),
+    ("shared limits: counts in the store", ["kept"; 4]),
+    ("shared limits: leases of this process", ["kept", EXPIRE, EXPIRE, EXPIRE]),
+    ("learned costs, offenders, decisions, history, metrics", ["kept", ANEW, ANEW, ANEW]),
 ];
 const CRASHED: &str = "kept as of the latest snapshot";
+const APART: &str = "end in the old process, and the new one does not count them";
+const ENDED: &str = "ended with their requests";
+const ANEW: &str = "anew";
+const EXPIRE: &str = "lost: counted as used until they expire";
 
 #[test]
 fn the_table_of_what_survives_what_is_that_of_the_documents() {
-    let rows = SURVIVES
-        .iter()
-        .map(|(state, [reload, restart, crash])| format!("| {state} | {reload} | {restart} | {crash} |\n"));
-    let table: String = rows.collect();
+    let mut table = "<!-- written by the test `snapshots` -->\n".to_owned();
+    table +=
+        "| state | reload | upgrade | restart with `state` | crash with `state` |\n| --- | --- | --- | --- | --- |\n";
+    for (state, fates) in SURVIVES {
+        table += &format!("| {state} | {} |\n", fates.join(" | "));
+    }
+    table += "<!-- end -->\n";
     let document = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/operations.md")).unwrap();
-    let table = format!(
-        "<!-- written by the test `snapshots` -->\n| state | reload | restart | crash |\n| --- | --- | --- | --- |\n{table}<!-- end -->\n"
-    );
     assert!(document.contains(&table), "it should have\n{table}");
 }
 
 /// Its first row, kind by kind, and the second.
 #[test]
-fn what_the_table_says_is_kept_is_kept_through_a_reload_a_restart_and_a_crash() {
+fn what_the_table_says_is_kept_is_kept_through_a_reload_an_upgrade_a_restart_and_a_crash() {
     let policy = |kept: &Kept| {
         let own = kept.policy();
         let own = own.replace("  distinct:", "  recent_average: { type: recent_average, key: header:x-key, missing: deny, rate: 3/h, half_life: 1h, count: admitted }\n  client: { type: quota, max: 1, window: 744h }\n  distinct:");
         own.replace("routes:\n", "routes:\n  - { match: { path: /recent_average }, limits: [recent_average], respond: { status: 200 } }\n  - { match: { path: /client }, limits: [client], respond: { status: 200 } }\n")
     };
     let routes = ["/rate", "/quota", "/recent_average", "/distinct"];
-    for how in ["reload", "restart", "crash"] {
+    for how in ["reload", "upgrade", "restart", "crash"] {
         let (kept, values) = (Kept::new(), AtomicUsize::new(0));
         let start = || {
             let folder = Folder::new();
@@ -279,6 +277,10 @@ fn what_the_table_says_is_kept_is_kept_through_a_reload_a_restart_and_a_crash() 
             "reload" => {
                 gate.signal("HUP");
                 wait_for("the reload", || gate.talk().contains("reloaded").then_some(()));
+            }
+            "upgrade" => {
+                let ended = gate.upgrade();
+                assert_eq!(ended.code, Some(0), "{}", ended.stderr);
             }
             _ => {
                 gate.signal(if how == "crash" { "KILL" } else { "TERM" });

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::harness::client::request;
@@ -53,6 +53,105 @@ fn twenty_upgrades_under_load_fail_no_request() {
     let met = load.stop();
     assert!(!gate.talk().contains("cut off"), "{}", gate.talk());
     println!("{UPGRADES} upgrades:\n{}", met.by_each_of(0, UPGRADES).at_least((UPGRADES + 1) * EACH));
+}
+
+/// Three kinds of limits by the header `x-key`, each for a route of its own.
+fn limited(max: u32) -> String {
+    format!(
+        "listeners: {{ main: {{ address: \"127.0.0.1:0\" }} }}
+limits:
+  rate: {{ key: header:x-key, missing: deny, rate: {max}/d, burst: {max} }}
+  quota: {{ type: quota, key: header:x-key, missing: deny, max: {max}, window: 744h }}
+  distinct: {{ type: distinct, key: header:x-key, missing: deny, of: header:x-value, max: {max}, window: 744h }}
+routes:
+  - {{ match: {{ path: /rate }}, limits: [rate], respond: {{ status: 200 }} }}
+  - {{ match: {{ path: /quota }}, limits: [quota], respond: {{ status: 200 }} }}
+  - {{ match: {{ path: /distinct }}, limits: [distinct], respond: {{ status: 200 }} }}
+telemetry: {{ metrics: {{ address: \"127.0.0.1:0\" }} }}
+server: {{ overload: off, drain: {{ delay: 0s, timeout: 5s }} }}
+"
+    )
+}
+
+const ROUTES: [&str; 3] = ["/rate", "/quota", "/distinct"];
+
+fn is_admitted(gate: &Gate, route: &str, key: &str, value: usize) -> bool {
+    let answer = gate.fetch(route, &format!("Host: a\r\nConnection: close\r\nx-key: {key}\r\nx-value: {value}\r\n"));
+    assert!(matches!(answer.status, 200 | 429), "{}", answer.status);
+    answer.status == 200
+}
+
+#[test]
+fn who_spent_a_budget_has_none_after_an_upgrade_and_numbers_may_change_with_it() {
+    let systemd = Systemd::new();
+    let mut gate = start(&systemd, &limited(5));
+    for route in ROUTES {
+        assert_eq!((0..9).filter(|value| is_admitted(&gate, route, "spent", *value)).count(), 5, "{route}");
+        assert_eq!((0..2).filter(|value| is_admitted(&gate, route, "half", *value)).count(), 2, "{route}");
+    }
+    for _ in 0..2 {
+        let ended = gate.upgrade();
+        assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+        for route in ROUTES {
+            assert!(!is_admitted(&gate, route, "spent", 100), "{route}");
+        }
+    }
+    rewrite(&gate, &limited(6));
+    let ended = gate.upgrade();
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    for route in ROUTES {
+        assert_eq!((200..209).filter(|value| is_admitted(&gate, route, "spent", *value)).count(), 1, "{route}");
+        assert_eq!((200..209).filter(|value| is_admitted(&gate, route, "half", *value)).count(), 4, "{route}");
+    }
+}
+
+/// Each request on a connection of its own, so that each is judged once, by one process.
+#[test]
+fn upgrades_under_load_never_admit_more_than_the_promise_and_fail_no_request() {
+    const UPGRADES: usize = 8;
+    const MAX: u32 = 400;
+    const LOADS: usize = 2;
+    let systemd = Systemd::new();
+    let mut gate = start(&systemd, &limited(MAX));
+    let address = gate.address("main");
+    let (stop, asked) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let admitted = ROUTES.map(|_| AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..LOADS {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    let number = asked.fetch_add(1, Ordering::Relaxed);
+                    let lines = format!("Host: a\r\nConnection: close\r\nx-key: one\r\nx-value: {number}\r\n");
+                    let answer = Connection::open(address).ask("GET", ROUTES[number % 3], &lines, b"");
+                    assert!(matches!(answer.status, 200 | 429), "{}", answer.status);
+                    admitted[number % 3].fetch_add(usize::from(answer.status == 200), Ordering::Relaxed);
+                }
+            });
+        }
+        for number in 0..UPGRADES {
+            let before = asked.load(Ordering::Relaxed);
+            wait_for("requests", || (asked.load(Ordering::Relaxed) > before + 60).then_some(()));
+            let ended = gate.upgrade();
+            assert_eq!(ended.code, Some(0), "upgrade {number}: {}", ended.stderr);
+        }
+        let before = asked.load(Ordering::Relaxed);
+        wait_for("requests", || (asked.load(Ordering::Relaxed) > before + 3 * MAX as usize + 100).then_some(()));
+        stop.store(true, Ordering::Relaxed);
+    });
+    let admitted = admitted.map(AtomicUsize::into_inner);
+    let told: Vec<String> =
+        gate.talk().lines().filter(|line| line.contains("is handed over")).map(str::to_owned).collect();
+    println!(
+        "{UPGRADES} upgrades, {} requests, admitted {admitted:?} of {MAX}:\n{}",
+        asked.into_inner(),
+        told.join("\n")
+    );
+    assert_eq!(told.len(), UPGRADES);
+    // at most so many connections were open to the old process each time, and each asks once
+    let most = MAX as usize + LOADS * UPGRADES;
+    assert!(admitted.iter().all(|admitted| *admitted <= most), "{admitted:?}");
+    // a request that is judged while the state is written may count twice
+    assert!(admitted.iter().all(|admitted| *admitted >= MAX as usize - LOADS * UPGRADES), "{admitted:?}");
 }
 
 /// A child that nobody waits for stays in the list of processes.
