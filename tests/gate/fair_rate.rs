@@ -143,7 +143,7 @@ fn a_reload_keeps_who_waits_and_the_bucket() {
 
 #[test]
 fn a_stop_answers_who_waits() {
-    let mut gate = Gate::start(&site("capacity: 2/s, burst: 2, reserve: 0%, wait: 10s"));
+    let mut gate = Gate::start(&site("capacity: 12/m, burst: 2, reserve: 0%, wait: 60s"));
     let mut connection = waiting(&gate);
     gate.signal("TERM");
     assert_eq!(connection.answer_to("GET").unwrap().status, 200, "it waited, and has its turn");

