@@ -11,7 +11,7 @@ use crate::human::width;
 
 /// The keys, in one line.
 const KEYS: &str =
-    "? help  q quit  l limits  o origins  c clients  enter explain  p pardon  b ban  / filter  space freeze";
+    "? help  q quit  l limits  o origins  c clients  enter explain  p pardon  b ban  / find  space freeze";
 
 /// The keys, each in its own.
 const HELP: &str = "\
