@@ -145,8 +145,12 @@ fn the_log_rotation_is_for_the_folder_and_the_user_of_the_unit() {
 #[test]
 fn the_packaged_program_is_built_without_paths_of_the_machine() {
     let dev = read("dev");
-    let (_, build) = dev.split_once("\ndeb() {\n").unwrap();
-    let build = build.split("\n}\n").next().unwrap();
+    let function = |name: &str| {
+        let (_, body) = dev.split_once(&format!("\n{name}() {{\n")).unwrap();
+        body.split("\n}\n").next().unwrap()
+    };
+    assert!(function("deb").lines().any(|line| line.trim() == "program"), "the package takes the program built so");
+    let build = function("program");
     for path in ["registry/src=", "$(rustc --print sysroot)=", "$PWD="] {
         assert!(
             build.lines().any(|line| line.contains("--remap-path-prefix=") && line.contains(path)),
