@@ -61,6 +61,8 @@ fn decides_without_allocating_on(engine: &Engine) {
     headers.insert("x-name", "alice".parse().unwrap());
     let request = request(&headers);
     let mut verdicts = Vec::with_capacity(8);
+    // a thread's first look at the bans allocates its place among those that look, once
+    assert!(engine.bans().list(arrival(0).at).is_empty());
     let measured = allocation_counter::measure(|| {
         for _ in 0..8 {
             let (decision, _held) = engine.decide(&request, arrival(1 << 50));
