@@ -1,6 +1,6 @@
 //! The state of the process in its [saved form](crate::saved): for a snapshot on disk, and for the process that takes this one's place.
 //!
-//! Sections: [`CLOCK`], which the stamps of all others go by, then those of the engine. Others may follow.
+//! Sections: `CLOCK`, which the stamps of all others go by, then those of the engine. Others may follow.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, Write};

@@ -4,7 +4,7 @@
 //! cover an address, the greatest of their values counts. Neighbours with one value become one range.
 //!
 //! A range takes 8 bytes for IPv4 and 32 for IPv6, plus the value: a million IPv6 networks take 31.6 MiB. A node of the tree is
-//! [`BLOCK`] addresses side by side, so a look reads one node of each of five levels, and the levels above the last two stay in the
+//! `BLOCK` addresses side by side, so a look reads one node of each of five levels, and the levels above the last two stay in the
 //! processor's cache. Binary search reads twenty addresses, one after the other.
 //! `cargo bench -p tidegate-policy --bench networks` prints memory and time.
 
