@@ -15,6 +15,7 @@ use super::connection_info::ConnectionInfo;
 use super::h2;
 use super::h2::preface::{Beginning, look};
 use super::proxy_protocol::{NoHeader, Peekable, take};
+use super::requests::Servers;
 use super::tls::handshake::handshake;
 use super::tls::secure::Secure;
 use super::transport::Transport;
@@ -24,7 +25,7 @@ use tidegate_http::fault::HeadFault;
 
 /// Brings a connection to HTTP and serves it until it ends. It was let in when it was `accepted`; `entry` holds its places until then.
 pub async fn serve<A>(
-    app: &Arc<A>,
+    servers: &Servers<A>,
     stream: Socket,
     (peer, accepted): (Option<SocketAddr>, Instant),
     mut entry: Entry,
@@ -41,7 +42,7 @@ pub async fn serve<A>(
     let transport = Transport::accepted(stream, peer);
     let Some((transport, secure)) = secured(transport, info.peer, edge).await else { return };
     let info = Arc::new(info.with_secure(secure));
-    let mut spoken = pin!(speak(app, transport, Arc::clone(&info), edge, shutdown));
+    let mut spoken = pin!(speak(servers, transport, Arc::clone(&info), edge, shutdown));
     tokio::select! {
         biased;
         () = &mut spoken => {}
@@ -111,7 +112,7 @@ async fn secured(transport: Transport, peer: Peer, edge: &Edge) -> Option<(Trans
 /// Serves in the protocol that the client speaks: what TLS agreed on, or what the first bytes are where HTTP/2 is spoken
 /// without TLS.
 async fn speak<A>(
-    app: &Arc<A>,
+    servers: &Servers<A>,
     mut transport: Transport,
     info: Arc<ConnectionInfo>,
     edge: &Arc<Edge>,
@@ -139,8 +140,11 @@ async fn speak<A>(
         None => false,
     };
     match http2 {
-        true => h2::connection::serve(app, transport, first, begun, info, edge, shutdown).await,
-        false if protocols.http1 => connection::serve(app, transport, first, begun, info, edge, shutdown).await,
+        true => h2::connection::serve(&servers.framework, transport, first, begun, info, edge, shutdown).await,
+        false if protocols.http1 => {
+            let servers = (&servers.framework, servers.direct.as_deref());
+            connection::serve(servers, transport, first, begun, info, edge, shutdown).await;
+        }
         false => connection::turn_away(transport, HeadFault::VersionUnsupported, info, edge).await,
     }
 }

@@ -16,6 +16,7 @@ pub use super::bind::{BACKLOG, BindError, Bound, bind};
 use super::common::{Edge, Entry};
 use super::connection_info::ConnectionInfo;
 use super::listening::Acceptor;
+use super::requests::Servers;
 use crate::system::descriptors::{self, Marks};
 use crate::system::socket::Socket;
 
@@ -112,7 +113,7 @@ impl Drop for Guard {
 /// When the runtime cannot watch the socket.
 pub async fn accept<A>(
     bound: Bound,
-    app: Arc<A>,
+    servers: Servers<A>,
     edge: Arc<Edge>,
     connections: Arc<Connections>,
     mut shutdown: ShutdownWatch,
@@ -130,12 +131,12 @@ where
         None => Some(Entry::default()),
     };
     let serve = |stream: Socket, peer: Option<SocketAddr>, entry: Entry| {
-        let (app, edge, watch) = (app.clone(), edge.clone(), watch.clone());
+        let (servers, edge, watch) = (servers.clone(), edge.clone(), watch.clone());
         let guard = connections.enter(&edge);
         let accepted = Instant::now();
         tokio::spawn(async move {
             let _guard = guard;
-            accept::serve(&app, stream, (peer, accepted), entry, &edge, &watch).await;
+            accept::serve(&servers, stream, (peer, accepted), entry, &edge, &watch).await;
         });
     };
     let stopping = async {

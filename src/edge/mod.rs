@@ -6,7 +6,7 @@
 //!   it.
 //! * [`accept`] brings a connection to HTTP. [`proxy_protocol`] takes off the header that names a client behind a proxy, [`tls`]
 //!   does the handshake, [`connection_info`] holds the facts about the connection.
-//! * [`connection`] serves HTTP/1, request by request. [`stream`] is its bytes on their [`transport`]; [`repack`] joins small
+//! * [`connection`] serves HTTP/1, request by request as [`requests`] brings them. [`stream`] is its bytes on their [`transport`]; [`repack`] joins small
 //!   chunks.
 //! * [`h2`] serves HTTP/2.
 //! * [`limits`] bounds time and space of a connection: [`min_rate`] is the least speed of bodies, [`answer_deadline`] the time
@@ -31,6 +31,7 @@ pub mod listening;
 pub mod min_rate;
 pub mod proxy_protocol;
 pub mod repack;
+pub mod requests;
 pub mod socket_file;
 pub mod stream;
 pub mod tls;

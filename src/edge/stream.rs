@@ -124,6 +124,11 @@ impl<S: IO> Wire<S> {
         }
     }
 
+    /// The client's side of the present request.
+    pub fn client(&self) -> &ClientSide {
+        &self.client
+    }
+
     /// Bytes of the next request, as far as they have come.
     pub fn inbox(&self) -> &[u8] {
         &self.inbox
@@ -222,12 +227,10 @@ impl<S: IO> Wire<S> {
         if buf.remaining() == 0 {
             return Poll::Ready(Ok(()));
         }
-        if self.answer == Answer::Awaited && self.client.deadline.poll(cx).is_ready() {
-            return Poll::Ready(Err(LateAnswer.into()));
-        }
         if self.reading == Reading::Complete {
-            return self.poll_watch(cx);
+            return self.poll_gone(cx);
         }
+        ready!(self.poll_late(cx))?;
         if let Reading::Broken(fault) = self.reading {
             return Poll::Ready(Err(fault.into()));
         }
@@ -250,6 +253,18 @@ impl<S: IO> Wire<S> {
         }
     }
 
+    /// Ready with an error when the answer is late, at once if it is not.
+    fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let late = self.answer == Answer::Awaited && self.client.deadline.poll(cx).is_ready();
+        Poll::Ready(if late { Err(LateAnswer.into()) } else { Ok(()) })
+    }
+
+    /// Of a request that was read to its end: ready when the client has gone, and with [`LateAnswer`] when its answer is late.
+    pub fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_late(cx))?;
+        self.poll_watch(cx)
+    }
+
     /// Nothing more may be read: only the end of the stream is of interest. Bytes of later requests are kept.
     fn poll_watch(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.client.absence.is_gone() && self.inbox.len() < PIPELINED_BYTES {
@@ -261,7 +276,8 @@ impl<S: IO> Wire<S> {
         self.departure.poll_over(cx).map(Ok)
     }
 
-    fn poll_write(&mut self, cx: &mut Context<'_>, parts: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+    /// Writes a part of the answer, or gathers it; says how many bytes it took. A head comes with one call.
+    pub fn poll_write(&mut self, cx: &mut Context<'_>, parts: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         let length = parts.iter().map(|part| part.len()).sum::<usize>();
         if length == 0 {
             return Poll::Ready(Ok(0));

@@ -70,6 +70,20 @@ pub fn peer(way: &Arc<Way>, address: SocketAddr) -> HttpPeer {
     peer
 }
 
+/// Makes a connection of HTTP/1.
+///
+/// # Errors
+/// None comes to stand within that time.
+pub async fn open(way: Arc<Way>, address: SocketAddr, within: Duration) -> pingora::Result<OriginStream> {
+    descriptors::for_an_origin().map_err(explained)?;
+    let key = way.key();
+    let wire = match timeout(within, way.connect(address)).await {
+        Ok(wire) => wire.map_err(explained)?,
+        Err(_) => return Err(Error::explain(ErrorType::ConnectTimedout, "connecting to the origin")),
+    };
+    Ok(OriginStream::new(wire, way, key))
+}
+
 /// Pingora's door for custom protocols, with HTTP/1 behind it.
 #[derive(Debug)]
 pub struct Origins;
@@ -90,13 +104,8 @@ impl Connector for Origins {
         let Some(address) = peer._address.as_inet() else {
             return Err(Error::explain(ErrorType::InternalError, "a peer without an address"));
         };
-        descriptors::for_an_origin().map_err(explained)?;
         let deadline = peer.options.total_connection_timeout.unwrap_or(Duration::MAX);
-        let wire = match timeout(deadline, way.connect(*address)).await {
-            Ok(wire) => wire.map_err(explained)?,
-            Err(_) => return Err(Error::explain(ErrorType::ConnectTimedout, "connecting to the origin")),
-        };
-        Ok((Connection::Stream(Box::new(OriginStream::new(wire, way))), false))
+        Ok((Connection::Stream(Box::new(open(way, *address, deadline).await?)), false))
     }
 
     async fn reused_http_session<P: Peer + Send + Sync + 'static>(&self, _peer: &P) -> Option<()> {

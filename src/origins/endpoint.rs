@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::ejection::Record;
+use super::kept::Kept;
 use super::verdict::{Checked, Verdict};
 use crate::limiter::Slots;
 use crate::policy::Origin;
@@ -30,21 +31,23 @@ pub struct Endpoint {
     pub checked: Arc<Checked>,
     /// What requests have met.
     pub record: Arc<Record>,
+    /// Connections that wait for another request of the direct lane.
+    pub kept: Arc<Kept>,
 }
 
 impl Endpoint {
     /// One of which nothing is known.
     pub fn new(address: SocketAddr, name: &str, weight: u32, entry: usize) -> Arc<Endpoint> {
         let inflight = Slots::new(u32::MAX);
-        let (checked, record) = <(Arc<Checked>, Arc<Record>)>::default();
-        Arc::new(Endpoint { address, name: name.into(), weight, entry, inflight, checked, record })
+        let (checked, record, kept) = Default::default();
+        Arc::new(Endpoint { address, name: name.into(), weight, entry, inflight, checked, record, kept })
     }
 
     /// The same address under another weight or at another place in the list. What checks have found is forgotten where none are made
     /// any more.
     pub fn moved(&self, weight: u32, entry: usize, is_checked: bool) -> Arc<Endpoint> {
         let checked = if is_checked { Arc::clone(&self.checked) } else { Arc::default() };
-        let (inflight, record) = (Arc::clone(&self.inflight), Arc::clone(&self.record));
+        let (inflight, record, kept) = (Arc::clone(&self.inflight), Arc::clone(&self.record), Arc::clone(&self.kept));
         Arc::new(Endpoint {
             address: self.address,
             name: Arc::clone(&self.name),
@@ -53,6 +56,7 @@ impl Endpoint {
             inflight,
             checked,
             record,
+            kept,
         })
     }
 

@@ -12,6 +12,7 @@ use super::budget::RetryBudget;
 use super::door::{OriginDoor, OriginPlace};
 use super::ejection::most_out;
 use super::endpoint::Endpoint;
+use super::kept::Kept;
 use super::ring::Ring;
 use super::tls::TlsFault;
 use super::way::Way;
@@ -182,6 +183,12 @@ impl OriginState {
         self.ring.store(Arc::new(Ring::new(endpoints)));
     }
 
+    /// Closes kept connections that have waited long enough, or whose origin has closed them or said something. Call it about once a
+    /// second.
+    pub fn sweep(&self) {
+        self.ring.load().endpoints.iter().for_each(|endpoint| endpoint.kept.sweep(self.way.key()));
+    }
+
     /// Whether there is any address to send to.
     pub fn has_address(&self) -> bool {
         !self.ring.load().endpoints.is_empty()
@@ -323,6 +330,11 @@ pub struct Attempt {
 }
 
 impl Attempt {
+    /// Connections to the address that wait for another request.
+    pub fn kept(&self) -> &Arc<Kept> {
+        &self.endpoint.kept
+    }
+
     /// The address as the access log shows it.
     pub fn name(&self) -> Arc<str> {
         Arc::clone(&self.endpoint.name)

@@ -6,10 +6,11 @@
 //! Pingora looks whether the origin has closed or said something; either way it then gives the connection up.
 
 use std::fmt;
+use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
@@ -21,6 +22,7 @@ use pingora::protocols::{
     UniqueIDType,
 };
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::task::unconstrained;
 
 use super::reader::Reader;
 use super::way::Way;
@@ -44,18 +46,42 @@ pub struct OriginStream<S = Wire> {
     /// Who waits for the request to be over.
     waiting: Option<Waker>,
     way: Arc<Way>,
+    /// The [key](Way::key) of the way when it was made.
+    key: u64,
     digest: Arc<SocketDigest>,
 }
 
 impl<S: AsRawFd> OriginStream<S> {
-    /// A connection that stands, nothing sent yet.
-    pub fn new(wire: S, way: Arc<Way>) -> OriginStream<S> {
+    /// A connection that stands, nothing sent yet. `key`: the [key](Way::key) of the way before it was made.
+    pub fn new(wire: S, way: Arc<Way>, key: u64) -> OriginStream<S> {
         let digest = Arc::new(SocketDigest::from_raw_fd(wire.as_raw_fd()));
-        OriginStream { wire, reader: Reader::new(), inbox: BytesMut::new(), passed: 0, waiting: None, way, digest }
+        OriginStream { wire, reader: Reader::new(), inbox: BytesMut::new(), passed: 0, waiting: None, way, key, digest }
     }
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> OriginStream<S> {
+    /// The key of what it may be used for.
+    pub fn key(&self) -> u64 {
+        self.key
+    }
+
+    /// Whether the last answer has ended.
+    pub fn has_answered(&self) -> bool {
+        self.reader.has_answered()
+    }
+
+    /// Whether another request may be sent: nothing has come, and it was not closed, since the last answer has ended.
+    pub fn is_quiet(&mut self) -> bool {
+        if !self.reader.is_between_requests() {
+            return false;
+        }
+        let mut space = [MaybeUninit::uninit(); 1];
+        let mut byte = ReadBuf::uninit(&mut space);
+        // a task that has done much already would be told that nothing has come
+        let look = unconstrained(poll_fn(|cx| Pin::new(&mut *self).poll_read(cx, &mut byte)));
+        pin!(look).poll(&mut Context::from_waker(Waker::noop())).is_pending()
+    }
+
     /// Nothing may come before the first byte of a request is sent. What Pingora saw when it took the connection from its
     /// pool may be a moment old.
     fn poll_unasked(&mut self, cx: &mut Context<'_>) -> io::Result<()> {

@@ -44,7 +44,7 @@ use crate::observe::{log, scrape};
 use crate::policy::Policy;
 use crate::proxy::accept::ListenerFilter;
 use crate::proxy::events::Events;
-use crate::proxy::framework::proxy;
+use crate::proxy::framework::servers;
 use crate::running::backends::Backends;
 use crate::running::generation::{Generation, workers};
 use crate::running::process::Process;
@@ -315,7 +315,9 @@ fn round(process: &Arc<Process>, doors: &[Arc<ListenerFilter>]) -> impl Fn() + S
     state::note_history(&process);
     move || {
         let now = process.clock.now();
-        process.generation().engine().maintain(now);
+        let generation = process.generation();
+        generation.engine().maintain(now);
+        generation.origins().iter().for_each(|origin| origin.sweep());
         doors.iter().for_each(|door| door.maintain(now));
         process.tell_noise();
         process.clear_ended_bans();
@@ -389,7 +391,7 @@ async fn serve(
         places::have_none(first.backends().origins());
     }
     BUFFERS.limit(usize::try_from(process.settings.max_buffered.0).unwrap_or(usize::MAX));
-    let proxy = Arc::new(proxy(process, workers(&process.settings)));
+    let servers = servers(process, workers(&process.settings));
     let mut accepting = JoinSet::new();
     let _watch = match process.overload.get() {
         Some(overload) => {
@@ -407,7 +409,7 @@ async fn serve(
         let limits = process.settings.listeners.get(listener).map(ConnectionLimits::of).unwrap_or_default();
         let tls = reloader.certificates.acceptor(listener);
         let edge = Arc::new(Edge { listener, tls, limits, filter, events: Box::new(events) });
-        accepting.spawn(listen::accept(bound, Arc::clone(&proxy), edge, Arc::clone(&connections), stopping.clone()));
+        accepting.spawn(listen::accept(bound, servers.clone(), edge, Arc::clone(&connections), stopping.clone()));
     }
     ready.store(true, Ordering::Relaxed);
     if let Some(predecessor) = predecessor.take() {

@@ -8,11 +8,10 @@
 
 use std::time::Duration;
 
-use pingora::proxy::Session;
 use pingora::{Error, ErrorSource};
 
 use super::context::RequestContext;
-use super::downstream::absence;
+use super::downstream::{Downstream, absence};
 use crate::edge::absence::Terms;
 use crate::edge::answer_deadline::LateAnswer;
 use crate::engine::{Held, Holds};
@@ -32,7 +31,7 @@ const LEAST: Duration = Duration::from_secs(2);
 
 /// The request is about to be sent: says what is to be done should its client leave. Where it holds no place it ends with
 /// its client, as nothing would be kept true by going on.
-pub fn expect(session: &Session, context: &RequestContext) {
+pub fn expect(session: &impl Downstream, context: &RequestContext) {
     let Some(origin) = context.origin() else { return };
     if origin.spec().on_client_abort == OnClientAbort::Await
         && holds_places(context)
@@ -45,7 +44,7 @@ pub fn expect(session: &Session, context: &RequestContext) {
 /// The request failed with this error. If its client is the reason and the origin may be at work on it, its places stay
 /// taken for as long as the origin usually needs, and two seconds at least; before anything was measured, for as long as it may
 /// take to answer.
-pub fn keep_places(session: &Session, context: &mut RequestContext, error: &Error, clock: &Clock) {
+pub fn keep_places(session: &impl Downstream, context: &mut RequestContext, error: &Error, clock: &Clock) {
     let by_client = *error.esource() == ErrorSource::Downstream && !LateAnswer::caused(error);
     let Some(origin) = context.origin().cloned() else { return };
     if !by_client

@@ -9,16 +9,14 @@
 //! first is noticed as soon as the whole request has come; while a body is still to be read in HTTP/1 there is no looking past
 //! it, and who has left is noticed after the wait. The second is a refusal, as the moment that was charged for will not be served here; so is the wait of one request too many.
 
-use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
 use pingora::Error;
-use pingora::proxy::Session;
 use tokio::time::{sleep, timeout};
 
 use super::context::RequestContext;
-use super::downstream::{connection_info, over_limit};
+use super::downstream::{Downstream, connection_info, over_limit};
 use super::{judge, room, shared_limits};
 use crate::answer::{Answer, Fault};
 use crate::door::TokenDoor;
@@ -51,10 +49,14 @@ pub enum Next {
 ///
 /// # Errors
 /// The client has gone while it waited.
-pub async fn admit(process: &Process, session: &mut Session, context: &mut RequestContext) -> pingora::Result<Next> {
+pub async fn admit(
+    process: &Process,
+    session: &mut impl Downstream,
+    context: &mut RequestContext,
+) -> pingora::Result<Next> {
     let Taken { contended, store_error, gone } = take(process, session, context).await;
     let info = connection_info(session).map(AsRef::as_ref);
-    judge::conclude(process, context, info, session.req_header(), (contended, store_error));
+    judge::conclude(process, context, info, session.head(), (contended, store_error));
     if let Some(evaluation) = &context.evaluation {
         context.counts_bytes = context.generation.engine().counts_bytes(evaluation);
     }
@@ -64,11 +66,11 @@ pub async fn admit(process: &Process, session: &mut Session, context: &mut Reque
     if let Some(refusal) = context.refusal() {
         return Ok(Next::Refuse(refusal));
     }
-    if let Some(answer) = judge::preflight(context, connection_info(session).map(AsRef::as_ref), session.req_header()) {
+    if let Some(answer) = judge::preflight(context, connection_info(session).map(AsRef::as_ref), session.head()) {
         return Ok(Next::Answer(answer));
     }
     Ok(match context.route() {
-        Some(route) if over_limit(session.req_header(), route) => Next::Fault(Fault::BodyTooLarge),
+        Some(route) if over_limit(session.head(), route) => Next::Fault(Fault::BodyTooLarge),
         Some(Route { action: Action::Respond(_), .. }) => Next::Respond,
         Some(Route { action: Action::Forward(_), .. }) if room::for_request(session).await => Next::Forward,
         Some(_) => Next::Fault(Fault::BuffersFull),
@@ -89,7 +91,7 @@ struct Taken {
 }
 
 /// Takes what an admitted request needs, or turns its verdict into a refusal.
-async fn take(process: &Process, session: &mut Session, context: &mut RequestContext) -> Taken {
+async fn take(process: &Process, session: &mut impl Downstream, context: &mut RequestContext) -> Taken {
     let taken = take_all(process, session, context).await;
     if let Some(evaluation) = &mut context.evaluation
         && (taken.gone.is_some() || evaluation.decision.verdict != Verdict::Admitted)
@@ -100,7 +102,7 @@ async fn take(process: &Process, session: &mut Session, context: &mut RequestCon
     taken
 }
 
-async fn take_all(process: &Process, session: &mut Session, context: &mut RequestContext) -> Taken {
+async fn take_all(process: &Process, session: &mut impl Downstream, context: &mut RequestContext) -> Taken {
     let mut taken = Taken::default();
     let generation = Arc::clone(&context.generation);
     // the record stays where it is, as it is some kilobytes
@@ -137,7 +139,7 @@ async fn take_all(process: &Process, session: &mut Session, context: &mut Reques
         }
         // others may have come first since the limits were read, so that it must wait although it was not to, or longer
         let ended = match waiting.take().or_else(|| process.waits.join()) {
-            Some(waiting) => waiting.wait(rest_of(&evaluation.decision, process), gone(session)).await,
+            Some(waiting) => waiting.wait(rest_of(&evaluation.decision, process), session.gone()).await,
             // one too many, which is refused like the others
             None => Waited::Stopping,
         };
@@ -194,7 +196,7 @@ enum Unit {
 /// Takes a unit of the route's `fair_share`, if it has one.
 async fn take_unit(
     process: &Process,
-    session: &mut Session,
+    session: &mut impl Downstream,
     engine: &Engine,
     evaluation: &mut Evaluation,
     now: Timestamp,
@@ -209,7 +211,7 @@ async fn take_unit(
         let answered = tokio::select! {
             biased;
             answered = timeout(longest, &mut wait.waiting) => answered,
-            error = gone(session) => return Unit::Gone(error),
+            error = session.gone() => return Unit::Gone(error),
         };
         let now = process.clock.now().max(now);
         let answer = match answered {
@@ -240,7 +242,7 @@ enum Placed {
 
 /// Takes a place at the origin, if the request has one and needs it.
 async fn take_place(
-    session: &mut Session,
+    session: &mut impl Downstream,
     generation: &Generation,
     taken: &mut Option<OriginPlace>,
     evaluation: &mut Evaluation,
@@ -257,7 +259,7 @@ async fn take_place(
         // in this order, so that who need not wait is not looked at
         biased;
         place = origin.place(door.as_ref(), now) => place,
-        error = gone(session) => {
+        error = session.gone() => {
             generation.metrics().origin_shed(*index, CLIENT_LEFT, decision.class.criticality);
             return Placed::Gone(error);
         }
@@ -290,19 +292,4 @@ fn refuse_wait(engine: &Engine, decision: &mut Decision, now: Timestamp) {
     }
     decision.delay_nanos = 0;
     decision.verdict = Verdict::Refused(why);
-}
-
-/// Waits until the client has gone. Never while a part of a request in HTTP/1 is still to be read, as nothing may be taken out of
-/// it.
-async fn gone(session: &mut Session) -> Box<Error> {
-    let downstream = session.as_downstream_mut();
-    // a stream of HTTP/2 is watched without taking anything out of it
-    if !downstream.is_custom() && !downstream.is_body_done() {
-        return pending().await;
-    }
-    match downstream.read_body_or_idle(true).await {
-        Err(error) => error.into_down(),
-        // no bytes belong to this request any more; the connection layer hands none out
-        Ok(_) => pending().await,
-    }
 }

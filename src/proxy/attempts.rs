@@ -4,12 +4,11 @@
 //! answer has begun, and all that came of the body is still at hand (RFC 9110 section 9.2.2). Beyond that the policy decides: for
 //! which reasons, how often, and within which budget.
 
-use pingora::proxy::Session;
 use pingora::{Error, ErrorSource, ErrorType};
 
 use super::abandoned;
 use super::context::RequestContext;
-use super::downstream::is_gone;
+use super::downstream::{Downstream, is_gone};
 use super::observe;
 use crate::edge::answer_deadline::LateAnswer;
 use crate::observe::log::TRAFFIC;
@@ -25,7 +24,7 @@ pub fn is_failure(status: u16) -> bool {
 }
 
 /// No connection was made; returns whether another attempt is made. Nothing was sent, so it is safe for every request.
-pub fn not_connected(context: &mut RequestContext, session: &Session, error: &Error, clock: &Clock) -> bool {
+pub fn not_connected(context: &mut RequestContext, session: &impl Downstream, error: &Error, clock: &Clock) -> bool {
     observe::origin_failed(context, error);
     if NoDescriptor::caused(error) {
         // ours to mend, and another attempt would find none either
@@ -42,7 +41,7 @@ pub fn not_connected(context: &mut RequestContext, session: &Session, error: &Er
 }
 
 /// An attempt broke off after a connection stood; returns whether another one is made.
-pub fn broke_off(context: &mut RequestContext, session: &mut Session, error: &Error, clock: &Clock) -> bool {
+pub fn broke_off(context: &mut RequestContext, session: &mut impl Downstream, error: &Error, clock: &Clock) -> bool {
     // The origin may have closed the connection while nobody used it. One that was spoilt before anything was sent on it is as good
     // as closed.
     let stale = error.retry() || cause_of::<AnswerFault>(error) == Some(AnswerFault::Unasked);
@@ -50,7 +49,7 @@ pub fn broke_off(context: &mut RequestContext, session: &mut Session, error: &Er
     if *error.esource() != ErrorSource::Upstream && !late {
         return false;
     }
-    let waits_for_client = !session.as_downstream_mut().is_body_done();
+    let waits_for_client = !session.is_read();
     if late && waits_for_client {
         return false;
     }
@@ -66,9 +65,7 @@ pub fn broke_off(context: &mut RequestContext, session: &mut Session, error: &Er
     // nobody is there for the answer of another attempt
     let Some(origin) = context.origin().filter(|_| !is_gone(session)) else { return false };
     let retries = &origin.spec().retries;
-    let safe = session.req_header().method.is_idempotent()
-        && !session.as_ref().retry_buffer_truncated()
-        && session.response_written().is_none();
+    let safe = session.head().method.is_idempotent() && session.can_be_repeated() && session.written().is_none();
     let wanted = match reason_of(error) {
         // once even where the policy wants no retries: the client must not pay for our having kept the connection
         _ if stale => context.attempts <= retries.max.max(1),

@@ -103,6 +103,12 @@ impl RequestContext {
         }
     }
 
+    /// Returns the context of a request that nobody has judged, written where it stays: `Box::new` would copy its ten kilobytes there, a
+    /// tenth of what a request costs.
+    pub fn boxed(generation: Arc<Generation>) -> Box<RequestContext> {
+        Box::write(Box::new_uninit(), RequestContext::new(generation, Timestamp::ZERO))
+    }
+
     /// The route that took the request.
     pub fn route(&self) -> Option<&Route> {
         let index = self.evaluation.as_ref()?.decision.route?;

@@ -1,17 +1,17 @@
 //! Takes an admitted request to its origin: an address for each attempt, the head and the body as the origin gets them.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Version, header};
 use pingora::http::RequestHeader;
-use pingora::proxy::Session;
 use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
 use pingora::{Error, ErrorType};
 
 use super::context::RequestContext;
-use super::downstream::{self, answer_due_in, connection_info, edge_stream, request_view};
+use super::downstream::{self, Downstream, answer_due_in, connection_info, request_view};
 use super::{abandoned, edits, room, timing};
 use crate::answer::Fault;
 use crate::origins::ring::affinity_seed;
@@ -28,7 +28,7 @@ const BODY_PAUSE: Duration = Duration::from_secs(30);
 const AFTER_GRACE: Duration = Duration::from_secs(10);
 
 /// Says how long the client may take for the rest of the request, and what happens if it leaves.
-pub fn begin(process: &Process, session: &mut Session, context: &mut RequestContext) {
+pub fn begin(process: &Process, session: &mut impl Downstream, context: &mut RequestContext) {
     context.balance_key = balance_key(session, context).unwrap_or_default();
     if let Some(route) = context.route() {
         let listener = process.settings.listeners.get(context.listener);
@@ -39,18 +39,35 @@ pub fn begin(process: &Process, session: &mut Session, context: &mut RequestCont
 }
 
 /// The key of an origin with `balance: hash`.
-fn balance_key(session: &Session, context: &RequestContext) -> Option<KeyHash> {
+fn balance_key(session: &impl Downstream, context: &RequestContext) -> Option<KeyHash> {
     let Balance::Hash(key) = &context.origin()?.spec().balance else { return None };
     let client = context.evaluation.as_ref()?.decision.client?;
     let name = context.route().map_or("", |route| route.name.as_str());
     Some(key.hash(&request_view(session).request(), &client, name, &affinity_seed()).unwrap_or_default())
 }
 
+/// Where the next attempt goes, and how long each of its steps may take.
+#[derive(Debug)]
+pub struct Target {
+    /// The way to the origin.
+    pub way: Arc<Way>,
+    /// The address.
+    pub address: SocketAddr,
+    /// Until a connection stands, TLS included.
+    pub connect: Duration,
+    /// For one read: the whole head of an answer, or a piece of its body.
+    pub read: Duration,
+    /// For one write.
+    pub write: Duration,
+    /// How long the connection is kept for another request.
+    pub idle: Duration,
+}
+
 /// Chooses the address of the next attempt.
 ///
 /// # Errors
 /// The origin has none.
-pub fn attempt(process: &Process, session: &Session, context: &mut RequestContext) -> pingora::Result<Box<HttpPeer>> {
+pub fn attempt(process: &Process, session: &impl Downstream, context: &mut RequestContext) -> pingora::Result<Target> {
     let (Some(origin), Some(route)) = (context.origin(), context.route()) else {
         return Err(Error::explain(ErrorType::InternalError, "a request without an origin was forwarded"));
     };
@@ -82,36 +99,41 @@ pub fn attempt(process: &Process, session: &Session, context: &mut RequestContex
         connect = connect.min(attempt);
         answer_due_in(session, attempt);
     }
-    let mut peer = connector::peer(&way, address);
-    peer.options.connection_timeout = Some(connect);
-    peer.options.total_connection_timeout = Some(connect);
-    peer.options.read_timeout = Some(timeouts.read.min(timeouts.request));
-    peer.options.write_timeout = Some(timeouts.write);
-    peer.options.idle_timeout = Some(timeouts.idle);
-    if edge_stream(session).is_some_and(|stream| !stream.has_hop_by_hop()) {
+    let read = timeouts.read.min(timeouts.request);
+    Ok(Target { way, address, connect, read, write: timeouts.write, idle: timeouts.idle })
+}
+
+/// The target as Pingora needs it. `hop_by_hop`: whether the head has fields that concern the client's connection only.
+pub fn peer(target: &Target, hop_by_hop: bool) -> Box<HttpPeer> {
+    let mut peer = connector::peer(&target.way, target.address);
+    peer.options.connection_timeout = Some(target.connect);
+    peer.options.total_connection_timeout = Some(target.connect);
+    peer.options.read_timeout = Some(target.read);
+    peer.options.write_timeout = Some(target.write);
+    peer.options.idle_timeout = Some(target.idle);
+    if !hop_by_hop {
         // nothing to take out, as the head's strict parser has seen; looking for it again would cost 3 % of a request
         peer.options.http_upstream_request_policy = HttpUpstreamRequestPolicy::preserve();
     }
-    Ok(Box::new(peer))
+    Box::new(peer)
 }
 
 /// Makes the head that the origin gets.
 ///
 /// # Errors
 /// As [`edits::towards_origin`].
-pub fn head(session: &Session, upstream: &mut RequestHeader, context: &mut RequestContext) -> pingora::Result<()> {
+pub fn head(
+    session: &impl Downstream,
+    upstream: &mut RequestHeader,
+    context: &mut RequestContext,
+) -> pingora::Result<()> {
     // from here on the origin may act on it, whatever we hear from it; before, it cannot have
     context.sent();
-    if upstream.version == Version::HTTP_2 && session.req_header().headers.contains_key(header::TE) {
+    if upstream.version == Version::HTTP_2 && session.head().headers.contains_key(header::TE) {
         // taken out as if it concerned the connection; in HTTP/2 it says that trailers are welcome, and gRPC wants it
         upstream.insert_header(header::TE, "trailers")?;
     }
-    edits::towards_origin(
-        connection_info(session).map(AsRef::as_ref),
-        &session.req_header().headers,
-        upstream,
-        context,
-    )?;
+    edits::towards_origin(connection_info(session).map(AsRef::as_ref), &session.head().headers, upstream, context)?;
     if speaks_http2(context).is_some_and(Way::is_encrypted) {
         http2::say_https(upstream);
     }
@@ -124,7 +146,7 @@ pub fn head(session: &Session, upstream: &mut RequestHeader, context: &mut Reque
 /// The body is over the route's limit, or there is no room for it.
 pub fn body(
     process: &Process,
-    session: &Session,
+    session: &impl Downstream,
     body: Option<&Bytes>,
     context: &mut RequestContext,
 ) -> pingora::Result<Option<Duration>> {

@@ -8,15 +8,28 @@ use pingora::proxy::{HttpProxy, ProcessCustomSession, ProxyServiceBuilder};
 use pingora::server::configuration::ServerConf;
 use pingora::services::listening::Service;
 
+use super::direct::DirectLane;
 use super::gate::Gate;
+use crate::config::settings::Direct;
+use crate::edge::requests::{self as edge, Servers};
+use crate::edge::transport::Transport;
 use crate::origins::connector::Origins;
 use crate::running::process::Process;
 
 /// Connections kept open to origins, per worker thread.
 const POOL: usize = 256;
 
-/// Pingora's proxy around the gate; one for all listeners, so that they share the connections to origins.
-pub fn proxy(process: &Arc<Process>, threads: usize) -> HttpProxy<Gate, Origins> {
+/// Who serves the requests of all listeners, so that they share the connections to origins.
+pub fn servers(process: &Arc<Process>, threads: usize) -> Servers<HttpProxy<Gate, Origins>> {
+    let direct: Option<Arc<dyn edge::Direct<Transport>>> = match process.settings.direct {
+        Direct::On => Some(Arc::new(DirectLane::new(Arc::clone(process)))),
+        Direct::Off => None,
+    };
+    Servers { framework: Arc::new(proxy(process, threads)), direct }
+}
+
+/// Pingora's proxy around the gate.
+fn proxy(process: &Arc<Process>, threads: usize) -> HttpProxy<Gate, Origins> {
     let conf = ServerConf {
         threads,
         upstream_keepalive_pool_size: POOL,

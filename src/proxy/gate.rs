@@ -2,13 +2,14 @@
 //!
 //! 1. The edge has accepted its connection ([`accept`](crate::edge::accept)) and read its head
 //!    ([`connection`](crate::edge::connection), [`h2`](crate::edge::h2)).
-//! 2. [`judge`] decides about the head: at the edge, or at the start of [`Gate::request_filter`].
-//! 3. [`admission`] waits for what the request needs, takes it and charges its limits.
+//! 2. [`judge`](super::judge) decides about the head: at the edge, or at the start of [`outcome::decide`].
+//! 3. [`admission`](super::admission) waits for what the request needs, takes it and charges its limits.
 //! 4. [`forward`] takes it to an address of its origin, again where [`attempts`] allows it.
-//! 5. [`response`] takes the origin's answer to the client; [`reply`] answers in its place.
+//! 5. [`response`] takes the origin's answer to the client; [`reply`](super::reply) answers in its place.
 //! 6. [`observe`] reports it to metrics and log.
 //!
-//! A phase calls its step, no more; [`RequestContext`] is what they have in common.
+//! A phase calls its step, no more; [`RequestContext`] is what they have in common. Requests that need nothing of Pingora take the
+//! same steps without it ([`direct`](super::direct)).
 
 use std::any::Any;
 use std::sync::Arc;
@@ -22,12 +23,10 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::proxy::{FailToProxy, ProxyHttp, Session};
 use pingora::upstreams::peer::HttpPeer;
 
-use super::admission::{self, Next};
 use super::context::RequestContext;
-use super::downstream::leave;
-use super::{attempts, forward, judge, observe, reply, response};
+use super::downstream::Downstream;
+use super::{attempts, forward, observe, outcome, response};
 use crate::running::process::Process;
-use crate::units::Timestamp;
 
 /// The proxy.
 pub struct Gate {
@@ -48,9 +47,7 @@ pub struct Slot(Option<Box<RequestContext>>);
 
 impl Slot {
     fn context(&mut self, gate: &Gate) -> &mut RequestContext {
-        // written where it stays: `Box::new` would copy its ten kilobytes there, a tenth of what a request costs
-        let context = || Box::write(Box::new_uninit(), RequestContext::new(gate.process.generation(), Timestamp::ZERO));
-        self.0.get_or_insert_with(context)
+        self.0.get_or_insert_with(|| RequestContext::boxed(gate.process.generation()))
     }
 }
 
@@ -72,32 +69,12 @@ impl ProxyHttp for Gate {
     }
 
     async fn request_filter(&self, session: &mut Session, slot: &mut Slot) -> pingora::Result<bool> {
-        let context = slot.context(self);
-        let next = match judge::in_session(&self.process, session, context)? {
-            Some(answer) => Next::Answer(answer),
-            None => admission::admit(&self.process, session, context).await?,
-        };
-        if self.process.draining() {
-            leave(session);
-        }
-        match next {
-            Next::Forward => {
-                forward::begin(&self.process, session, context);
-                return Ok(false);
-            }
-            Next::Respond => reply::fixed(session, context, &self.process.clock).await?,
-            Next::Refuse(refusal) => reply::refusal(session, context, refusal).await?,
-            Next::Fault(fault) => {
-                context.fault = Some(fault);
-                reply::fault(session, context, fault).await?;
-            }
-            Next::Answer(answer) => reply::send(session, answer).await?,
-        }
-        Ok(true)
+        outcome::decide(&self.process, session, slot.context(self)).await
     }
 
     async fn upstream_peer(&self, session: &mut Session, slot: &mut Slot) -> pingora::Result<Box<HttpPeer>> {
-        forward::attempt(&self.process, session, slot.context(self))
+        let target = forward::attempt(&self.process, session, slot.context(self))?;
+        Ok(forward::peer(&target, session.has_hop_by_hop()))
     }
 
     async fn connected_to_upstream(
@@ -178,7 +155,8 @@ impl ProxyHttp for Gate {
         _end_of_stream: bool,
         slot: &mut Slot,
     ) -> pingora::Result<Option<Duration>> {
-        response::body(&self.process, session, body.as_ref(), slot.context(self))
+        let length = body.as_ref().map_or(0, |piece| piece.len() as u64);
+        response::body(&self.process, session, length, slot.context(self))
     }
 
     fn upstream_response_trailer_filter(

@@ -4,11 +4,11 @@
 //! of a connection and after a refusal: a refusal then costs a read, a decision and a write, and refusals are what a flood
 //! consists of. All others come [in Pingora's session](in_session). An admitted request takes its decision along.
 
+use bytes::Bytes;
 use http::header;
-use pingora::proxy::Session;
 
 use super::context::RequestContext;
-use super::downstream::connection_info;
+use super::downstream::{Downstream, connection_info};
 use super::observe::{self, Ended};
 use super::request_view::{EdgeHead, RequestHead, RequestView, peer_of};
 use super::{redirect, serialize, settled, shared_limits};
@@ -20,22 +20,41 @@ use crate::engine::{Arrival, Decision, DecisionId, Evaluation, Refusal, Verdict}
 use crate::limiter::sharing::StoreError;
 use crate::running::process::Process;
 use crate::system::clock::roll;
-use crate::units::Timestamp;
 use tidegate_http::head::Head;
 
-/// Judges the request whose head stands at the front of `bytes`, and answers it if it is not to be forwarded.
+/// What came of a request that was judged by its head alone.
+pub enum AtHead {
+    /// Not judged: somebody else must read it.
+    Unread,
+    /// To be forwarded, or answered by its route: the context with its decision.
+    Forward(Box<RequestContext>),
+    /// It is answered with these bytes: a whole answer, with `Connection: close` unless the connection is to stay.
+    Answer { bytes: Bytes, stay: bool },
+}
+
+/// Judges the request whose head stands at the front of `bytes`, for a session of Pingora's, and answers it if it is not to be
+/// forwarded.
 pub fn at_edge(process: &Process, info: &ConnectionInfo, head: &Head, bytes: &[u8], stay: bool) -> HeadVerdict {
-    let mut context = RequestContext::new(process.generation(), Timestamp::ZERO);
+    match at_head(process, info, head, bytes, stay) {
+        AtHead::Unread => HeadVerdict::Forward(None),
+        AtHead::Forward(context) => HeadVerdict::Forward(Some(context)),
+        AtHead::Answer { bytes, stay } => HeadVerdict::Answer { bytes, stay },
+    }
+}
+
+/// Judges the request whose head stands at the front of `bytes`, and answers it if it is not to be forwarded.
+pub fn at_head(process: &Process, info: &ConnectionInfo, head: &Head, bytes: &[u8], stay: bool) -> AtHead {
+    let mut context = RequestContext::boxed(process.generation());
     let names = context.generation.engine().fields().all();
-    let Some(mut head) = EdgeHead::read(head, bytes, names) else { return HeadVerdict::Forward(None) };
-    let Ok(redirected) = judge(process, Some(info), &mut head, &mut context) else { return HeadVerdict::Forward(None) };
+    let Some(mut head) = EdgeHead::read(head, bytes, names) else { return AtHead::Unread };
+    let Ok(redirected) = judge(process, Some(info), &mut head, &mut context) else { return AtHead::Unread };
     let answer = match (redirected, context.refusal()) {
         (Some(answer), _) => answer,
         (None, None) => {
             // one that some limit counts is charged in its session
             let free = context.evaluation.as_ref().is_some_and(Evaluation::is_free);
             let Some(answer) = preflight(&context, Some(info), &head).filter(|_| free) else {
-                return HeadVerdict::Forward(Some(Box::new(context)));
+                return AtHead::Forward(context);
             };
             conclude(process, &context, Some(info), &head, (None, None));
             answer
@@ -59,7 +78,7 @@ pub fn at_edge(process: &Process, info: &ConnectionInfo, head: &Head, bytes: &[u
             head_fault: None,
         },
     );
-    HeadVerdict::Answer { bytes: serialize::bytes(&answer, stay), stay }
+    AtHead::Answer { bytes: serialize::bytes(&answer, stay), stay }
 }
 
 /// Judges the request of a session, unless the edge has; its head is only [settled](settled::settle) then. Returns the answer where
@@ -69,11 +88,11 @@ pub fn at_edge(process: &Process, info: &ConnectionInfo, head: &Head, bytes: &[u
 /// As [`settled::settle`].
 pub fn in_session(
     process: &Process,
-    session: &mut Session,
+    session: &mut impl Downstream,
     context: &mut RequestContext,
 ) -> pingora::Result<Option<Answer>> {
     let info = connection_info(session).cloned();
-    let (info, head) = (info.as_deref(), session.req_header_mut());
+    let (info, head) = (info.as_deref(), session.head_mut());
     if context.evaluation.is_some() {
         settled::settle(head, context.generation.engine(), info)?;
         return Ok(None);

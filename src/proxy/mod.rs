@@ -5,10 +5,12 @@
 //!   [`redirect`] answers where a listener serves nothing itself.
 //! * The way to the origin: [`admission`] takes places and charges limits, [`shared_limits`] asks stores, [`forward`] hands the
 //!   request over, [`attempts`] tries again, [`abandoned`] keeps places whose client has left, [`room`] bounds what is buffered.
-//! * The answer: [`response`] is the origin's, [`reply`] the gate's own in Pingora's session, [`serialize`] the gate's own as
+//! * [`outcome`] takes these steps in a row.
+//! * The answer: [`response`] is the origin's, [`reply`] the gate's own, [`serialize`] the gate's own as
 //!   bytes, [`blame`] finds the cause of a failure.
 //! * [`edits`] changes fields on both ways. [`timing`] measures the origin, [`observe`] reports to metrics and log.
-//! * [`context`] is shared by the phases, [`downstream`] the client's side of Pingora's session, [`framework`] Pingora's proxy.
+//! * [`context`] is shared by the phases, [`downstream`] is the client's side of a request, [`framework`] Pingora's proxy, [`direct`] the way
+//!   without it.
 
 pub mod abandoned;
 pub mod accept;
@@ -16,6 +18,7 @@ pub mod admission;
 pub mod attempts;
 pub mod blame;
 pub mod context;
+pub mod direct;
 pub mod downstream;
 pub mod edits;
 pub mod events;
@@ -24,6 +27,7 @@ pub mod framework;
 pub mod gate;
 pub mod judge;
 pub mod observe;
+pub mod outcome;
 pub mod redirect;
 pub mod reply;
 pub mod request_view;

@@ -3,19 +3,17 @@
 use std::borrow::Cow;
 
 use arrayvec::ArrayVec;
-use pingora::proxy::Session;
 use pingora::{Error, ErrorType};
 
 use super::blame::is_of_origin;
 use super::context::RequestContext;
-use super::downstream::{absence, answer_head};
+use super::downstream::{Downstream, absence, answered_with};
 use super::request_view::{RequestHead, RequestView};
 use crate::answer::Fault;
 use crate::answer::entry::{Entry, LimitEntry};
 use crate::client::{Client, ClientAddress, Source};
 use crate::edge::absence::Absence;
 use crate::edge::connection_info::ConnectionInfo;
-use crate::edge::h2::streams::Stream;
 use crate::engine::{Decision, DecisionId, Outcome, Reading, Verdict};
 use crate::limiter::sharing::StoreError;
 use crate::observe::access_log::Said;
@@ -71,20 +69,20 @@ pub struct Ended<'a> {
 }
 
 impl<'a> Ended<'a> {
-    /// As Pingora's session has it.
-    pub fn of(session: &'a Session) -> Ended<'a> {
-        let head = session.req_header();
+    /// As the client's side has it.
+    pub fn of(session: &'a impl Downstream) -> Ended<'a> {
+        let head = session.head();
         let absence = absence(session);
         let unanswered = absence.is_some_and(Absence::left_unanswered);
         let discarded = absence.map_or(0, Absence::discarded);
-        let written = answer_head(session);
+        let written = answered_with(session);
         Ended {
-            protocol: if Stream::of(&head.extensions).is_some() { "h2" } else { "h1" },
+            protocol: if session.is_http2() { "h2" } else { "h1" },
             method: head.method.as_str(),
             host: head.headers.get(http::header::HOST).map_or(b"".as_slice(), |host| host.as_bytes()),
             path: head.uri.path().as_bytes(),
-            status: written.filter(|_| !unanswered).map_or_else(aborted, |head| head.status.as_u16()),
-            bytes_out: (session.body_bytes_sent() as u64).saturating_sub(discarded),
+            status: written.filter(|_| !unanswered).map_or_else(aborted, |status| status.as_u16()),
+            bytes_out: session.bytes_out().saturating_sub(discarded),
             head_fault: None,
         }
     }

@@ -3,15 +3,13 @@
 use std::io;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::{HeaderMap, StatusCode, Version, header};
 use pingora::http::ResponseHeader;
-use pingora::proxy::Session;
 use pingora::{Error, ErrorType};
 
 use super::blame::{counts_as_an_attempt, fault_of};
 use super::context::RequestContext;
-use super::downstream::{self, connection_info, is_gone};
+use super::downstream::{self, Downstream, connection_info, is_gone};
 use super::forward::speaks_http2;
 use super::observe::{self, Ended};
 use super::{abandoned, attempts, edits, reply, room, timing};
@@ -26,11 +24,11 @@ use tidegate_http::fault::AnswerFault;
 /// The answer cannot be passed on.
 pub async fn head(
     process: &Process,
-    session: &mut Session,
+    session: &mut impl Downstream,
     upstream: &mut ResponseHeader,
     context: &mut RequestContext,
 ) -> pingora::Result<()> {
-    if upstream.status == StatusCode::SWITCHING_PROTOCOLS && !session.as_downstream().is_upgrade_req() {
+    if upstream.status == StatusCode::SWITCHING_PROTOCOLS && !session.wants_upgrade() {
         // what follows it would be passed on as something that nobody asked for
         return Err(Error::explain(ErrorType::InvalidHTTPHeader, "an unasked change of protocol").into_up());
     }
@@ -59,25 +57,24 @@ pub async fn head(
     // ours, whatever the origin speaks (RFC 9110 section 2.5)
     upstream.set_version(Version::HTTP_11);
     edits::drop_hop_by_hop(upstream);
-    if session.req_header().version == Version::HTTP_10 && upstream.headers.contains_key(header::TRANSFER_ENCODING) {
+    if session.head().version == Version::HTTP_10 && upstream.headers.contains_key(header::TRANSFER_ENCODING) {
         // it knows no chunks: the end of the connection ends the body (RFC 9112 section 6.1)
         upstream.remove_header(&header::TRANSFER_ENCODING);
-        session.set_keepalive(None);
+        session.close();
     }
-    edits::towards_client(upstream, &session.req_header().headers, context)
+    edits::towards_client(upstream, &session.head().headers, context)
 }
 
-/// Counts a piece of the answer's body. Returns how long to hold it back.
+/// Counts a piece of the answer's body, by its length. Returns how long to hold it back.
 ///
 /// # Errors
 /// The body takes too long, or there is no room for it.
 pub fn body(
     process: &Process,
-    session: &Session,
-    body: Option<&Bytes>,
+    session: &impl Downstream,
+    length: u64,
     context: &mut RequestContext,
 ) -> pingora::Result<Option<Duration>> {
-    let length = body.map_or(0, |piece| piece.len() as u64);
     room::for_answer(session, context, length)?;
     // an origin that drips a byte before every deadline for a read would hold its place for ever
     if context.body_due.is_some_and(|due| process.clock.now() > due) {
@@ -95,19 +92,24 @@ pub fn trailers(trailers: &mut HeaderMap) -> pingora::Result<()> {
 }
 
 /// Answers a request that went wrong, where that is still possible. Returns the status that it ended with.
-pub async fn failed(process: &Process, session: &mut Session, e: &Error, context: &mut RequestContext) -> StatusCode {
+pub async fn failed(
+    process: &Process,
+    session: &mut impl Downstream,
+    e: &Error,
+    context: &mut RequestContext,
+) -> StatusCode {
     if context.switch_refused
         && let Some(refusal) = context.refusal()
     {
         let info = connection_info(session).map(AsRef::as_ref);
-        observe::decided(process, context, info, session.req_header(), None);
+        observe::decided(process, context, info, session.head(), None);
         context.release();
-        session.set_keepalive(None);
+        session.close();
         let _ = reply::refusal(session, context, refusal).await;
-        return session.response_written().map_or_else(|| Fault::ClientGone.meaning().status, |head| head.status);
+        return session.written().unwrap_or_else(|| Fault::ClientGone.meaning().status);
     }
     let mut fault = context.fault.unwrap_or_else(|| fault_of(e));
-    if fault == Fault::OriginTimeout && !session.as_downstream_mut().is_body_done() {
+    if fault == Fault::OriginTimeout && !session.is_read() {
         // the origin waits for what the client does not send
         fault = Fault::ClientTimeout;
     }
@@ -118,9 +120,9 @@ pub async fn failed(process: &Process, session: &mut Session, e: &Error, context
     abandoned::keep_places(session, context, e, &process.clock);
     // the attempt is over; whoever reads our answer and asks again at once must find the place free
     context.release();
-    let begun = downstream::answer_head(session).is_some();
+    let begun = downstream::answered_with(session).is_some();
     // an error after this point closes the connection anyway; saying so spares the client a lost request on it
-    session.set_keepalive(None);
+    session.close();
     if fault != Fault::ClientGone && !begun {
         let _ = reply::fault(session, context, fault).await;
     }
@@ -128,7 +130,7 @@ pub async fn failed(process: &Process, session: &mut Session, e: &Error, context
 }
 
 /// Gives back what the request held, and reports it.
-pub fn ended(process: &Process, session: &Session, context: &mut RequestContext) {
+pub fn ended(process: &Process, session: &impl Downstream, context: &mut RequestContext) {
     if is_gone(session) {
         context.fault.get_or_insert(Fault::ClientGone);
     }

@@ -2,24 +2,23 @@
 
 use http::{HeaderMap, Method, StatusCode, header};
 use pingora::http::ResponseHeader;
-use pingora::proxy::Session;
 use pingora::{Error, ErrorType};
 
 use super::context::RequestContext;
-use super::downstream::{h2_stream, share};
+use super::downstream::{Downstream, share};
 use crate::answer::Fault;
 use crate::policy::Protocol;
 use crate::system::buffers::{BUFFERS, Full, Pieces};
 
 /// Waits until there is room for the request's body; `false` if there is none. A body whose head does not say its length
 /// passes, until it is found not to be light.
-pub async fn for_request(session: &Session) -> bool {
-    BUFFERS.room(length(&session.req_header().headers)).await.is_ok()
+pub async fn for_request(session: &impl Downstream) -> bool {
+    BUFFERS.room(length(&session.head().headers)).await.is_ok()
 }
 
 /// Waits until there is room for the body of the answer with this head; `false` if there is none.
-pub async fn for_response(session: &Session, head: &ResponseHeader) -> bool {
-    let none = session.req_header().method == Method::HEAD || head.status == StatusCode::NOT_MODIFIED;
+pub async fn for_response(session: &impl Downstream, head: &ResponseHeader) -> bool {
+    let none = session.head().method == Method::HEAD || head.status == StatusCode::NOT_MODIFIED;
     none || BUFFERS.room(length(&head.headers)).await.is_ok()
 }
 
@@ -28,13 +27,13 @@ fn length(head: &HeaderMap) -> u64 {
 }
 
 /// Counts another piece of the request's body.
-pub fn for_upload(session: &Session, context: &mut RequestContext, bytes: u64) -> pingora::Result<()> {
-    let (pieces, bytes) = (if h2_stream(session).is_some() { Pieces::UP_H2 } else { Pieces::UP }, size(bytes));
+pub fn for_upload(session: &impl Downstream, context: &mut RequestContext, bytes: u64) -> pingora::Result<()> {
+    let (pieces, bytes) = (if session.is_http2() { Pieces::UP_H2 } else { Pieces::UP }, size(bytes));
     told(share(session).map_or(Ok(()), |share| share.carries_up(pieces, bytes)), context)
 }
 
 /// Counts another piece of the answer's body.
-pub fn for_answer(session: &Session, context: &mut RequestContext, bytes: u64) -> pingora::Result<()> {
+pub fn for_answer(session: &impl Downstream, context: &mut RequestContext, bytes: u64) -> pingora::Result<()> {
     let h2 = context.origin().is_some_and(|origin| origin.way().protocol() == Protocol::Http2);
     let (pieces, bytes) = (if h2 { Pieces::DOWN_H2 } else { Pieces::DOWN }, size(bytes));
     told(share(session).map_or(Ok(()), |share| share.carries_down(pieces, bytes)), context)

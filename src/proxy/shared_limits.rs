@@ -8,11 +8,10 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pingora::proxy::Session;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
-use super::downstream::request_view;
+use super::downstream::{Downstream, request_view};
 use crate::engine::{Evaluation, SharedCall, SharedOutcome, SharedStep};
 use crate::limiter::sharing::StoreError;
 use crate::policy::Rule;
@@ -40,7 +39,7 @@ pub fn refill(process: &Process, generation: &Generation, evaluation: &mut Evalu
 /// [`Engine::to_settle`](crate::engine::Engine::to_settle), until one refuses. Returns why the last store that did not answer did not.
 pub async fn settle(
     process: &Process,
-    session: &mut Session,
+    session: &mut impl Downstream,
     generation: &Generation,
     evaluation: &mut Evaluation,
 ) -> Option<StoreError> {
@@ -74,7 +73,7 @@ pub async fn settle(
 /// Takes the shared limit at `slot` to its outcome.
 async fn ask(
     process: &Process,
-    session: &mut Session,
+    session: &mut impl Downstream,
     generation: &Generation,
     (evaluation, slot): (&Evaluation, usize),
     (store, rule): (&Arc<StoreInUse>, &Arc<Rule>),

@@ -42,6 +42,7 @@ mod criticality;
 mod cross_origin;
 mod denied;
 mod descriptors;
+mod direct;
 mod edits;
 #[cfg(feature = "store")]
 mod estimates;

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -17,6 +18,7 @@ use crate::answer::Fault;
 use crate::config::settings::Listener;
 use crate::edge::common::EdgeEvents;
 use crate::edge::listen::{Connections, accept, bind};
+use crate::edge::requests::Servers;
 use crate::system::cause::cause_of;
 use tidegate_http::fault::BodyFault;
 
@@ -156,7 +158,8 @@ impl Gate {
     fn listen(&self) -> (SocketAddr, Arc<Connections>, tokio::task::JoinHandle<std::io::Result<()>>) {
         let bound = bind(&Listener::new("test", "127.0.0.1:0".parse().unwrap())).unwrap();
         let (address, connections) = (bound.address.ip().unwrap(), Connections::new());
-        let accepting = accept(bound, self.app.clone(), self.edge.clone(), connections.clone(), self.stop.subscribe());
+        let servers = Servers { framework: self.app.clone(), direct: None };
+        let accepting = accept(bound, servers, self.edge.clone(), connections.clone(), self.stop.subscribe());
         (address, connections, tokio::spawn(accepting))
     }
 
@@ -166,7 +169,7 @@ impl Gate {
         let (app, edge, shutdown) = (self.app.clone(), self.edge.clone(), self.stop.subscribe());
         let serving = async move {
             let info = Arc::new(ConnectionInfo::new(0, None));
-            serve(&app, server, BytesMut::new(), Instant::now(), info, &edge, &shutdown).await;
+            serve((&app, None), server, BytesMut::new(), Instant::now(), info, &edge, &shutdown).await;
         };
         (client, tokio::spawn(serving))
     }

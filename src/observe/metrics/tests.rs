@@ -44,6 +44,7 @@ fn settings() -> Settings {
         max_buffered: crate::units::Bytes(256 << 20),
         overload: None,
         state: None,
+        direct: crate::config::settings::Direct::On,
         drain: Drain { delay: Duration::ZERO, timeout: Duration::ZERO },
         metrics: None,
         admin: None,

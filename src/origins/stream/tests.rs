@@ -42,7 +42,7 @@ impl AsyncWrite for Pipe {
 fn connection() -> (OriginStream<Pipe>, DuplexStream) {
     let spec = Origin::of("app".into(), Vec::new());
     let (near, far) = duplex(256 * 1024);
-    (OriginStream::new(Pipe(near), Way::open(&Arc::new(spec)).unwrap()), far)
+    (OriginStream::new(Pipe(near), Way::open(&Arc::new(spec)).unwrap(), 0), far)
 }
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";

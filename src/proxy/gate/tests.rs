@@ -28,7 +28,7 @@ use crate::policy::{
     Retries, Route, RouteTable, Rule, Timeouts, kinds,
 };
 use crate::proxy::events::Events;
-use crate::proxy::framework::proxy;
+use crate::proxy::framework::servers;
 use crate::running::backends::Backends;
 use crate::running::generation::Generation;
 use crate::running::waits::Waits;
@@ -121,6 +121,7 @@ fn settings() -> Settings {
         max_buffered: crate::units::Bytes(256 << 20),
         overload: None,
         state: None,
+        direct: crate::config::settings::Direct::On,
         drain: Drain { delay: Duration::ZERO, timeout: Duration::ZERO },
         metrics: None,
         admin: None,
@@ -152,7 +153,7 @@ fn serve(policy: Policy, most_waiting: u32, origin: Option<SocketAddr>) -> Serve
     }
     let events = Box::new(Events::new(Arc::clone(&process), 0));
     let edge = Arc::new(Edge { listener: 0, tls: None, limits: ConnectionLimits::default(), filter: None, events });
-    tokio::spawn(listen::accept(bound, Arc::new(proxy(&process, 1)), edge, Connections::new(), stopping));
+    tokio::spawn(listen::accept(bound, servers(&process, 1), edge, Connections::new(), stopping));
     Served { address, process, stop }
 }
 

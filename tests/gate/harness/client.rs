@@ -160,6 +160,24 @@ impl Connection {
         }
     }
 
+    /// Reads the answer to a request with this method: all heads as they came, interim ones too, the body without its coding, and
+    /// whether it ended as the last head promised.
+    ///
+    /// # Errors
+    /// As [`Connection::answer_to`].
+    pub fn raw_answer_to(&mut self, method: &str) -> io::Result<(Vec<Vec<u8>>, Vec<u8>, bool)> {
+        let mut heads = Vec::new();
+        loop {
+            let head = self.head()?;
+            let (status, fields) = parse_head(&head)?;
+            heads.push(head);
+            if !(100..200).contains(&status) {
+                let (body, complete) = self.body(method, &Answer { status, fields, ..Answer::default() });
+                return Ok((heads, body, complete));
+            }
+        }
+    }
+
     /// Reads one complete head, without its last empty line.
     ///
     /// # Errors

@@ -352,7 +352,27 @@ fn with_sections(policy: &str, access_log: &Path) -> String {
     add("telemetry", TELEMETRY);
     // a machine that runs a hundred gates at once is overloaded, which no test but those of overload is about
     add("server", "  threads: 2\n  drain: { delay: 0s, timeout: 5s }\n  overload: off\n");
-    text.replace("ACCESS_LOG", &access_log.display().to_string())
+    let text = text.replace("ACCESS_LOG", &access_log.display().to_string());
+    match std::env::var("TIDEGATE_TEST_DIRECT") {
+        Ok(direct) => with_direct(&text, &direct),
+        Err(_) => text,
+    }
+}
+
+/// The policy with this for `server.direct`, unless it says something itself: every test is about both ways.
+fn with_direct(policy: &str, direct: &str) -> String {
+    if policy.lines().any(|line| line.trim_start().starts_with("direct:")) {
+        return policy.to_owned();
+    }
+    let word = format!("direct: {direct}");
+    let lines = policy.lines().map(|line| match line.strip_prefix("server:") {
+        None => line.to_owned(),
+        Some(rest) => match rest.trim_start().strip_prefix('{') {
+            Some(rest) => format!("server: {{ {word},{rest}"),
+            None => format!("{line}\n  {word}"),
+        },
+    });
+    lines.collect::<Vec<_>>().join("\n") + "\n"
 }
 
 /// The telemetry of a gate whose every request a test wants to see.

@@ -17,7 +17,7 @@ use super::compile::{WrittenClients, WrittenRoute};
 use super::pattern::HostPattern;
 use super::scalar::{duration, percent};
 use super::setting::{Setting, Values};
-use super::settings::{AdminPage, LogTarget, Settings};
+use super::settings::{AdminPage, Direct, LogTarget, Settings};
 use super::tree::Tree;
 use super::word::{BodyLimit, Off, OrderWord, Threads};
 use crate::client::key::{KeyPart, KeySpec};
@@ -319,6 +319,7 @@ fn server(settings: &Settings) -> Tree {
         ("threads", Threads::tree(&settings.threads)),
         ("max_buffered", Tree::text(settings.max_buffered)),
         ("overload", settings.overload.as_ref().map_or_else(|| word(&Off), Values::tree)),
+        ("direct", Direct::tree(&settings.direct)),
         ("drain", settings.drain.tree()),
     ];
     let state = settings.state.as_ref().map(|state| {

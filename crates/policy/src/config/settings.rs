@@ -159,6 +159,15 @@ pub enum ClientInLog {
     Address,
 }
 
+/// Whether requests that need nothing of the framework are served without it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direct {
+    /// They are.
+    On,
+    /// The framework serves all.
+    Off,
+}
+
 /// Levels, least important last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogLevel {

@@ -13,7 +13,9 @@ use super::tree::Tree;
 use tidegate_http::head::UnderscoreTwins;
 use tidegate_http::path::EscapedSlash;
 
-use super::settings::{ClientCertificateMode, ClientInLog, LineFormat, LogFormat, LogLevel, LogTarget, ProxyProtocol};
+use super::settings::{
+    ClientCertificateMode, ClientInLog, Direct, LineFormat, LogFormat, LogLevel, LogTarget, ProxyProtocol,
+};
 use crate::client::key::Missing;
 use crate::client::trust::{OnDegraded, OnShort};
 use crate::limiter::adaptive::Algorithm;
@@ -98,6 +100,7 @@ pub trait Word {
 words! {
     Mode = "mode" { "enforce" => Mode::Enforce, "shadow" => Mode::Shadow, } later: []
     Off = "switch" { "off" => Off, } later: []
+    Direct = "switch" { "on" => Direct::On, "off" => Direct::Off, } later: []
     Missing = "answer to a missing key" { "allow" => Missing::Allow, "deny" => Missing::Deny, } later: []
     OnShort = "answer to a short chain" { "peer" => OnShort::Peer, "reject" => OnShort::Reject, } later: []
     OnDegraded = "answer to an unreadable element" {

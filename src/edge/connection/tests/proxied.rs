@@ -107,7 +107,8 @@ async fn proxied() -> Proxied {
     let gate = Gate::new();
     let bound = bind(&Listener::new("test", "127.0.0.1:0".parse().unwrap())).unwrap();
     let (address, connections) = (bound.address.ip().unwrap(), Connections::new());
-    tokio::spawn(accept(bound, Arc::new(proxy), gate.edge, connections.clone(), gate.stop.subscribe()));
+    let servers = Servers { framework: Arc::new(proxy), direct: None };
+    tokio::spawn(accept(bound, servers, gate.edge, connections.clone(), gate.stop.subscribe()));
     Proxied { address, connections, counts: gate.counts, ended, news, got, arrived, go_on, _stop: gate.stop }
 }
 

@@ -45,6 +45,7 @@ pub fn settings(
         listeners: sockets.into_iter().map(|(listener, _)| listener).collect(),
         threads: server.threads(),
         max_buffered: server.max_buffered(),
+        direct: server.direct(),
         overload: match server.overload.value() {
             None => Some(Overload::default()),
             Some(Either::Short(Off)) => None,

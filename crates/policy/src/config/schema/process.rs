@@ -9,7 +9,8 @@ use crate::config::scalar::Count;
 use crate::config::section::section;
 use crate::config::setting::Words;
 use crate::config::settings::{
-    ClientCertificateMode, ClientInLog, LineFormat, ListenOn, LogFormat, LogLevel, LogTarget, ProxyProtocol, Redirect,
+    ClientCertificateMode, ClientInLog, Direct, LineFormat, ListenOn, LogFormat, LogLevel, LogTarget, ProxyProtocol,
+    Redirect,
 };
 use crate::config::shape::{Either, List, OneOrMany};
 use crate::config::text::ListenAddress;
@@ -219,6 +220,9 @@ section! {
         optional max_buffered: Bytes [1MiB to 1TiB, default 256MiB],
         /// Whom the process refuses when it has more to do than it can; `off`: nobody.
         optional overload: Either<Off, Words<Overload>>,
+        /// Whether requests that need nothing of Pingora, the framework, are served without it: those by
+        /// HTTP/1.1 without a body to origins of HTTP/1.1. The answers are the same. Off until more is known of it in the field.
+        optional direct: Direct [default off],
         /// How the process stops.
         optional drain: Words<Drain>,
         /// Where the state of limits outlives the process; without it, a restart gives each client a fresh budget.

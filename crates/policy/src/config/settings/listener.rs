@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::connections::{AtAccept, ProxyProtocol, RefusedNetworks};
 use super::http2::Protocols;
-use super::{AdminPage, ClientInLog, LineFormat, ListenOn, LogTarget, MetricsPage, Redirect, Secret, Tls};
+use super::{AdminPage, ClientInLog, Direct, LineFormat, ListenOn, LogTarget, MetricsPage, Redirect, Secret, Tls};
 use crate::config::schema::{Connections, Drain, Http2, Log, Overload, RequestBody, RequestHead, Response, Sample};
 use crate::policy::Deny;
 use crate::units::Bytes;
@@ -22,6 +22,8 @@ pub struct Settings {
     pub max_buffered: Bytes,
     /// From when on the process refuses because it has too much to do; `None`: never.
     pub overload: Option<Overload>,
+    /// Whether requests that need nothing of the framework are served without it.
+    pub direct: Direct,
     /// How the process stops.
     pub drain: Drain,
     /// Where the state of limits outlives the process; `None`: nowhere.

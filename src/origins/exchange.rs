@@ -1,0 +1,403 @@
+//! One request and its answer on a connection to an HTTP/1 origin, spoken by the direct lane itself.
+//!
+//! Reads what [`OriginStream`] lets through: whole heads with one reading, and bodies to their end and no further. Errors have the
+//! words of Pingora's own client, as retries, answers and metrics are chosen by them.
+
+use std::io;
+use std::ops::Range;
+use std::pin::pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use http::{HeaderMap, Method, StatusCode, Version, header};
+use memchr::{memchr_iter, memmem};
+use pingora::http::{ResponseHeader, header_value_from_raw};
+use pingora::{Error, ErrorType, RetryType};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::{Instant, timeout};
+
+use super::stream::OriginStream;
+use crate::system::timer::Alarm;
+use tidegate_http::head::Parser;
+use tidegate_http::head::fields::plain_number;
+
+/// What is read at once of a head and what comes with it.
+const HEAD_BYTES: usize = 4096;
+/// What is read at once of a body. Less while the process is short of memory
+/// ([`poll_piece`](crate::system::buffers::poll_piece)).
+const BODY_BYTES: usize = 64 * 1024;
+/// The size line before a chunk of [`poll_repack`](crate::edge::repack::poll_repack), and what stands behind it.
+const CHUNK_HEAD: usize = 10;
+const CHUNK_END: usize = 2;
+const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+const HEAD_END: &[u8] = b"\r\n\r\n";
+
+/// The exchange under way.
+#[derive(Debug)]
+pub struct Exchange {
+    stream: Box<OriginStream>,
+    /// What came and was not taken.
+    inbox: BytesMut,
+    body: Body,
+    /// The request has the method `HEAD`.
+    no_body: bool,
+    /// The origin keeps the connection open behind the answer.
+    keeps: bool,
+    /// The longest wait for bytes.
+    patience: Duration,
+    /// When the present one is over.
+    ends: Option<Instant>,
+    alarm: Alarm,
+}
+
+/// How the end of the answer's body is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Body {
+    /// There is none.
+    None,
+    /// By its length: what is left of it.
+    Length(u64),
+    /// By chunks.
+    Chunked,
+    /// By the end of the connection.
+    UntilClose,
+}
+
+/// A piece of the answer's body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Piece {
+    /// Where it stands in what was read.
+    data: Range<usize>,
+    /// It is the last.
+    pub ends: bool,
+}
+
+impl Exchange {
+    /// An exchange on a connection that waits for a request. `patience`: the longest wait for the head of the answer, or a piece of its body.
+    pub fn new(stream: Box<OriginStream>, patience: Duration) -> Exchange {
+        Exchange {
+            stream,
+            inbox: BytesMut::new(),
+            body: Body::None,
+            no_body: false,
+            keeps: false,
+            patience,
+            ends: None,
+            alarm: Alarm::default(),
+        }
+    }
+
+    /// Sends a request without a body.
+    ///
+    /// # Errors
+    /// The connection is broken, or takes nothing for so long.
+    pub async fn send(&mut self, method: &Method, head: &[u8], within: Duration) -> pingora::Result<()> {
+        self.no_body = method == Method::HEAD;
+        let sent = async {
+            self.stream.write_all(head).await?;
+            self.stream.flush().await
+        };
+        let sent = timeout(within, sent).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+        sent.map_err(|error| {
+            let what =
+                if error.kind() == io::ErrorKind::TimedOut { ErrorType::WriteTimedout } else { ErrorType::WriteError };
+            Error::because(what, "sending the request", error)
+        })
+    }
+
+    /// The next head: an interim one, or that of the answer, whose body follows.
+    ///
+    /// # Errors
+    /// None came, or none that may be passed on.
+    pub fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<pingora::Result<ResponseHeader>> {
+        loop {
+            if let Some(end) = memmem::find(&self.inbox, HEAD_END) {
+                let end = end + HEAD_END.len();
+                let head = Bytes::copy_from_slice(self.inbox.get(..end).unwrap_or_default());
+                self.inbox.advance(end);
+                let head = read(&head)?;
+                if !head.status.is_informational() {
+                    self.body = body(&head, self.no_body)?;
+                    self.keeps = keeps(&head) && self.body != Body::UntilClose;
+                }
+                return Poll::Ready(Ok(head));
+            }
+            match ready!(self.poll_fill(cx, HEAD_BYTES)) {
+                Ok(1..) => {}
+                Ok(0) => {
+                    let mut closed = Error::explain(ErrorType::ConnectionClosed, "before the head of an answer");
+                    closed.retry = RetryType::ReusedOnly;
+                    return Poll::Ready(Err(closed));
+                }
+                Err(mut error) => {
+                    // the system's, as for a kept connection that was closed; what the reader refuses is no reason to ask again
+                    let cause = error.root_cause().downcast_ref::<io::Error>();
+                    if cause.is_some_and(|cause| cause.raw_os_error().is_some()) {
+                        error.retry = RetryType::ReusedOnly;
+                    }
+                    return Poll::Ready(Err(error));
+                }
+            }
+        }
+    }
+
+    /// How the body of the answer ends, once its head has come.
+    pub fn body(&self) -> Body {
+        self.body
+    }
+
+    /// Whether a piece of the body has come already.
+    pub fn has_more(&self) -> bool {
+        !self.inbox.is_empty()
+    }
+
+    /// The next piece of the body, which [`Exchange::take`] gives.
+    ///
+    /// # Errors
+    /// The body was cut, is malformed, or does not come.
+    pub fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<pingora::Result<Piece>> {
+        let most = match self.body {
+            Body::None => return Poll::Ready(Ok(Piece { data: 0..0, ends: true })),
+            Body::Length(left) => usize::try_from(left).map_or(BODY_BYTES, |left| left.min(BODY_BYTES)),
+            Body::Chunked | Body::UntilClose => BODY_BYTES,
+        };
+        if self.inbox.is_empty() && ready!(self.poll_fill(cx, most))? == 0 && self.body != Body::UntilClose {
+            // the stream tells of a cut with an error
+            return Poll::Ready(Err(Error::explain(ErrorType::ConnectionClosed, "before the end of a body")));
+        }
+        let ends = self.stream.has_answered();
+        let whole = self.inbox.len();
+        let data = match &mut self.body {
+            Body::Chunked => {
+                let behind = if ends { LAST_CHUNK.len() } else { 0 };
+                let end = whole.saturating_sub(behind + CHUNK_END);
+                if end > CHUNK_HEAD { CHUNK_HEAD..end } else { 0..0 }
+            }
+            Body::Length(left) => {
+                *left = left.saturating_sub(whole as u64);
+                0..whole
+            }
+            Body::None | Body::UntilClose => 0..whole,
+        };
+        Poll::Ready(Ok(Piece { data, ends }))
+    }
+
+    /// The bytes of a piece.
+    pub fn data(&self, piece: &Piece) -> &[u8] {
+        self.inbox.get(piece.data.clone()).unwrap_or_default()
+    }
+
+    /// The piece was passed on.
+    pub fn taken(&mut self) {
+        self.inbox.clear();
+    }
+
+    /// The connection, if it can serve another request.
+    pub fn kept(mut self) -> Option<Box<OriginStream>> {
+        (self.keeps && self.inbox.is_empty() && self.stream.is_quiet()).then_some(self.stream)
+    }
+
+    /// Reads so many bytes at most into the inbox and says how many came; 0 at the end of the stream.
+    fn poll_fill(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<pingora::Result<usize>> {
+        self.inbox.reserve(most.max(HEAD_BYTES));
+        let filled = pin!(self.stream.read_buf(&mut self.inbox)).poll(cx);
+        match filled {
+            Poll::Ready(filled) => {
+                self.ends = None;
+                Poll::Ready(filled.map_err(|error| Error::because(ErrorType::ReadError, "reading the answer", error)))
+            }
+            Poll::Pending => {
+                let ends = *self.ends.get_or_insert_with(|| Instant::now() + self.patience);
+                ready!(self.alarm.poll(ends, cx));
+                Poll::Ready(Err(Error::explain(ErrorType::ReadTimedout, "the origin says nothing")))
+            }
+        }
+    }
+}
+
+/// A head that was judged before.
+fn read(bytes: &Bytes) -> pingora::Result<ResponseHeader> {
+    let broken = || Error::explain(ErrorType::InvalidHTTPHeader, "a head that was not judged");
+    let line_end = memchr::memchr(b'\n', bytes).ok_or_else(broken)?;
+    let line = bytes.get(..line_end).and_then(|line| line.strip_suffix(b"\r")).ok_or_else(broken)?;
+    let code = line.get(9..12).ok_or_else(broken)?;
+    let lines = memchr_iter(b'\n', bytes).count();
+    let mut head =
+        ResponseHeader::build(StatusCode::from_bytes(code).map_err(|_| broken())?, Some(lines.saturating_sub(2)))?;
+    head.set_version(if line.starts_with(b"HTTP/1.0") { Version::HTTP_10 } else { Version::HTTP_11 });
+    let reason = line.get(13..).unwrap_or_default();
+    // one that is not ASCII is left out, as Pingora's parser does
+    head.set_reason_phrase(Some(std::str::from_utf8(reason).ok().filter(|reason| reason.is_ascii()).unwrap_or("")))?;
+    let mut parser = Parser { bytes, at: line_end + 1 };
+    while let Some((name, value)) = parser.field(false).map_err(|_| broken())? {
+        head.append_header(bytes.slice_ref(name), header_value_from_raw(bytes.slice_ref(value)))?;
+    }
+    Ok(head)
+}
+
+/// How the body ends that follows this head (RFC 9112 section 6.3).
+fn body(head: &ResponseHeader, no_body: bool) -> pingora::Result<Body> {
+    if no_body || matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
+        return Ok(Body::None);
+    }
+    if head.headers.contains_key(header::TRANSFER_ENCODING) {
+        return Ok(Body::Chunked);
+    }
+    let Some(length) = head.headers.get(header::CONTENT_LENGTH) else { return Ok(Body::UntilClose) };
+    match plain_number(length.as_bytes()) {
+        Some(0) => Ok(Body::None),
+        Some(length) => Ok(Body::Length(length)),
+        None => Err(Error::explain(ErrorType::InvalidHTTPHeader, "a length that was not judged")),
+    }
+}
+
+/// Whether the origin keeps the connection open (RFC 9112 section 9.3).
+fn keeps(head: &ResponseHeader) -> bool {
+    match head.version {
+        Version::HTTP_11 => !says(&head.headers, b"close"),
+        _ => says(&head.headers, b"keep-alive") && !says(&head.headers, b"close"),
+    }
+}
+
+/// Whether `Connection` has this option.
+fn says(fields: &HeaderMap, option: &[u8]) -> bool {
+    let lines = fields.get_all(header::CONNECTION).iter();
+    lines
+        .flat_map(|line| line.as_bytes().split(|byte| *byte == b','))
+        .any(|said| said.trim_ascii().eq_ignore_ascii_case(option))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::sync::Arc;
+
+    use tokio::net::UnixStream;
+
+    use super::*;
+    use crate::origins::way::Way;
+    use crate::origins::wire::Wire;
+    use crate::policy::Origin;
+    use crate::system::socket::Socket;
+
+    const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+
+    /// An exchange whose request was sent, and the origin at its other end.
+    async fn asked(method: &Method) -> (Exchange, UnixStream) {
+        let (near, far) = UnixStream::pair().unwrap();
+        let way = Way::open(&Arc::new(Origin::of("app".into(), Vec::new()))).unwrap();
+        let stream = Box::new(OriginStream::new(Wire::Plain(Socket::Unix(near)), way, 0));
+        let mut exchange = Exchange::new(stream, Duration::from_secs(5));
+        let head = [method.as_str().as_bytes(), GET.get(3..).unwrap()].concat();
+        exchange.send(method, &head, Duration::from_secs(5)).await.unwrap();
+        (exchange, far)
+    }
+
+    async fn head(exchange: &mut Exchange) -> pingora::Result<ResponseHeader> {
+        poll_fn(|cx| exchange.poll_head(cx)).await
+    }
+
+    /// The body, or the error that cut it.
+    async fn body_of(exchange: &mut Exchange) -> (Vec<u8>, Option<Box<Error>>) {
+        let mut body = Vec::new();
+        loop {
+            match poll_fn(|cx| exchange.poll_piece(cx)).await {
+                Ok(piece) => {
+                    body.extend_from_slice(exchange.data(&piece));
+                    exchange.taken();
+                    if piece.ends {
+                        return (body, None);
+                    }
+                }
+                Err(error) => return (body, Some(error)),
+            }
+        }
+    }
+
+    /// What comes of an answer in pieces of this size: its body, and whether the connection can be kept.
+    async fn through(answer: &[u8], size: usize, closes: bool) -> (Vec<u8>, bool, bool) {
+        let (mut exchange, mut far) = asked(&Method::GET).await;
+        let sent = answer.to_vec();
+        let origin = tokio::spawn(async move {
+            // a close with unread bytes would be a reset
+            let _ = far.read(&mut [0; 1024]).await.unwrap();
+            for piece in sent.chunks(size) {
+                far.write_all(piece).await.unwrap();
+                tokio::task::yield_now().await;
+            }
+            (!closes).then_some(far)
+        });
+        head(&mut exchange).await.unwrap();
+        let (body, error) = body_of(&mut exchange).await;
+        let far = origin.await.unwrap();
+        let kept = exchange.kept().is_some();
+        drop(far);
+        (body, error.is_none(), kept)
+    }
+
+    #[tokio::test]
+    async fn a_body_comes_out_whole_however_it_is_framed_and_cut() {
+        let coded =
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n1;a=b\r\n!\r\n0\r\nT: x\r\n\r\n";
+        let sized = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello!";
+        let endless = b"HTTP/1.1 200 OK\r\n\r\nhello!";
+        for size in [1, 2, 7, 1000] {
+            assert_eq!(through(coded, size, false).await, (b"hello!".to_vec(), true, true), "chunks by {size}");
+            assert_eq!(through(sized, size, false).await, (b"hello!".to_vec(), true, true), "a length by {size}");
+            assert_eq!(through(endless, size, true).await, (b"hello!".to_vec(), true, false), "an end by {size}");
+            let cut = sized.get(..sized.len() - 1).unwrap();
+            assert_eq!(through(cut, size, true).await, (b"hello".to_vec(), false, false), "a cut by {size}");
+        }
+    }
+
+    #[tokio::test]
+    async fn connections_are_kept_as_their_answers_say() {
+        let answers: [(&[u8], bool); 5] = [
+            (b"HTTP/1.1 204 None\r\n\r\n", true),
+            (b"HTTP/1.1 204 None\r\nConnection: x, close\r\n\r\n", false),
+            (b"HTTP/1.0 204 None\r\n\r\n", false),
+            (b"HTTP/1.0 204 None\r\nConnection: keep-alive\r\n\r\n", true),
+            // bytes that nobody asked for
+            (b"HTTP/1.1 204 None\r\n\r\nHTTP/1.1 200 OK\r\n\r\n", false),
+        ];
+        for (answer, kept) in answers {
+            let got = through(answer, 1000, false).await.2;
+            assert_eq!(got, kept, "{}", String::from_utf8_lossy(answer));
+        }
+    }
+
+    #[tokio::test]
+    async fn heads_keep_their_spelling_and_interim_ones_come_first() {
+        let (mut exchange, mut far) = asked(&Method::HEAD).await;
+        let answer = b"HTTP/1.1 103 Early\r\nLINK: </a>\r\n\r\nHTTP/1.1 200 Fine\r\nX-a: 1\r\nx-A:  2\t\r\nContent-Length: 9\r\n\r\n";
+        far.write_all(answer).await.unwrap();
+        assert_eq!(head(&mut exchange).await.unwrap().status, 103);
+        let last = head(&mut exchange).await.unwrap();
+        let mut wire = Vec::new();
+        last.header_to_h1_wire(&mut wire);
+        assert_eq!(last.get_reason_phrase(), Some("Fine"));
+        assert_eq!(String::from_utf8_lossy(&wire), "X-a: 1\r\nx-A: 2\r\nContent-Length: 9\r\n");
+        assert_eq!((exchange.body(), exchange.kept().is_some()), (Body::None, true), "HEAD has no body");
+    }
+
+    #[tokio::test]
+    async fn only_a_connection_that_closed_without_a_word_is_a_reason_to_ask_again() {
+        let (mut exchange, far) = asked(&Method::GET).await;
+        drop(far);
+        let closed = head(&mut exchange).await.unwrap_err();
+        assert_eq!(closed.retry, RetryType::ReusedOnly);
+        let (mut exchange, mut far) = asked(&Method::GET).await;
+        far.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n").await.unwrap();
+        let garbled = head(&mut exchange).await.unwrap_err();
+        assert_ne!(garbled.retry, RetryType::ReusedOnly);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_origin_that_says_nothing_is_given_up() {
+        let (mut exchange, _far) = asked(&Method::GET).await;
+        let began = Instant::now();
+        let silent = head(&mut exchange).await.unwrap_err();
+        assert_eq!((silent.etype(), began.elapsed().as_secs()), (&ErrorType::ReadTimedout, 5));
+    }
+}

@@ -1,0 +1,39 @@
+//! From a head to its forwarding, or to the gate's own answer: what both ways to an origin begin with.
+
+use super::admission::{self, Next};
+use super::context::RequestContext;
+use super::downstream::Downstream;
+use super::{forward, judge, reply};
+use crate::running::process::Process;
+
+/// Judges a request, unless the edge has, and admits it. Answers it if it is not to be forwarded; returns whether it did.
+///
+/// # Errors
+/// The client has gone.
+pub async fn decide(
+    process: &Process,
+    session: &mut impl Downstream,
+    context: &mut RequestContext,
+) -> pingora::Result<bool> {
+    let next = match judge::in_session(process, session, context)? {
+        Some(answer) => Next::Answer(answer),
+        None => admission::admit(process, session, context).await?,
+    };
+    if process.draining() {
+        session.leave();
+    }
+    match next {
+        Next::Forward => {
+            forward::begin(process, session, context);
+            return Ok(false);
+        }
+        Next::Respond => reply::fixed(session, context, &process.clock).await?,
+        Next::Refuse(refusal) => reply::refusal(session, context, refusal).await?,
+        Next::Fault(fault) => {
+            context.fault = Some(fault);
+            reply::fault(session, context, fault).await?;
+        }
+        Next::Answer(answer) => reply::send(session, answer).await?,
+    }
+    Ok(true)
+}
