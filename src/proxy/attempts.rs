@@ -10,6 +10,7 @@ use super::abandoned;
 use super::context::RequestContext;
 use super::downstream::{Downstream, is_gone};
 use super::observe;
+use super::request_view::RequestHead as _;
 use crate::edge::answer_deadline::LateAnswer;
 use crate::observe::log::TRAFFIC;
 use crate::system::cause::cause_of;
@@ -65,7 +66,7 @@ pub fn broke_off(context: &mut RequestContext, session: &mut impl Downstream, er
     // nobody is there for the answer of another attempt
     let Some(origin) = context.origin().filter(|_| !is_gone(session)) else { return false };
     let retries = &origin.spec().retries;
-    let safe = session.head().method.is_idempotent() && session.can_be_repeated() && session.written().is_none();
+    let safe = session.head().method().is_idempotent() && session.can_be_repeated() && session.written().is_none();
     let wanted = match reason_of(error) {
         // once even where the policy wants no retries: the client must not pay for our having kept the connection
         _ if stale => context.attempts <= retries.max.max(1),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderValue, StatusCode};
 
 use crate::answer::{self, Fault, Form, RouteFields};
 use crate::engine::{Evaluation, Holds, Outcome, Refusal, Verdict};
@@ -16,6 +16,7 @@ use crate::running::generation::Generation;
 use crate::sketch::KeyHash;
 use crate::system::clock::{Clock, wall_nanos};
 use crate::units::Timestamp;
+use tidegate_http::lines::Lookup;
 
 /// The longest that a piece of a body is held back at a time, whatever the limits say: meanwhile nobody sees whether the
 /// client is still there. Pingora takes up to four pieces of an answer at once, which makes it four times that, and that is
@@ -196,7 +197,7 @@ impl RequestContext {
 
     /// Charges what waited for the head of the answer, the origin's or the route's own, as it was before edits. Call it before the
     /// client can read the answer, who may come again at once.
-    pub fn settle(&mut self, status: StatusCode, headers: &HeaderMap, clock: &Clock) {
+    pub fn settle(&mut self, status: StatusCode, headers: &impl Lookup, clock: &Clock) {
         if let Some(evaluation) = &self.evaluation
             && !self.holds.is_empty()
         {

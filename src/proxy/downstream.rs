@@ -12,7 +12,8 @@ use pingora::Error;
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::proxy::Session;
 
-use super::request_view::RequestView;
+use super::fields::AnswerHead;
+use super::request_view::{RequestView, WholeHead};
 use crate::edge::absence::Absence;
 use crate::edge::client_side::ClientSide;
 use crate::edge::connection_info::ConnectionInfo;
@@ -31,10 +32,14 @@ const DRAINING: Duration = Duration::from_secs(2);
 
 /// The client's side of one request.
 pub trait Downstream: Send + Sync {
+    /// The form of its head.
+    type Head: WholeHead;
+    /// The form of the head of its answer.
+    type Answer: AnswerHead;
     /// The head of the request: as the client sent it, and [settled](super::settled) once it was judged.
-    fn head(&self) -> &RequestHeader;
+    fn head(&self) -> &Self::Head;
     /// The same, to be settled.
-    fn head_mut(&mut self) -> &mut RequestHeader;
+    fn head_mut(&mut self) -> &mut Self::Head;
     /// What connection and gate tell each other.
     fn client(&self) -> Option<&ClientSide>;
     /// The client speaks HTTP/2.
@@ -68,10 +73,13 @@ pub trait Downstream: Send + Sync {
     ///
     /// # Errors
     /// The client has gone.
-    fn reply(&mut self, head: ResponseHeader, body: Bytes) -> impl Future<Output = pingora::Result<()>> + Send;
+    fn reply(&mut self, head: Self::Answer, body: Bytes) -> impl Future<Output = pingora::Result<()>> + Send;
 }
 
 impl Downstream for Session {
+    type Head = RequestHeader;
+    type Answer = ResponseHeader;
+
     fn head(&self) -> &RequestHeader {
         self.req_header()
     }
@@ -197,7 +205,7 @@ pub fn connection_info(client: &impl Downstream) -> Option<&Arc<ConnectionInfo>>
 }
 
 /// The request as decisions read it.
-pub fn request_view(client: &impl Downstream) -> RequestView<'_> {
+pub fn request_view<D: Downstream>(client: &D) -> RequestView<'_> {
     RequestView::of(connection_info(client).map(AsRef::as_ref), client.head())
 }
 
@@ -240,7 +248,6 @@ pub fn forwarded(client: &mut impl Downstream, route: &Route, pause: Duration) {
 }
 
 /// Whether the declared length is over the route's limit. An undeclared one is counted as it comes.
-pub fn over_limit(head: &RequestHeader, route: &Route) -> bool {
-    let declared = head.headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-    matches!((declared, route.body_limit), (Some(declared), Some(limit)) if declared > limit.0)
+pub fn over_limit(head: &impl WholeHead, route: &Route) -> bool {
+    matches!((head.content_length(), route.body_limit), (Some(declared), Some(limit)) if declared > limit.0)
 }

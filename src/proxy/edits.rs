@@ -3,11 +3,12 @@
 use std::fmt::Write;
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
-use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::{Error, ErrorType};
 
 use super::context::RequestContext;
+use super::fields::{AnswerHead, Fields, Name};
 use crate::answer::{RouteFields, cors};
+use crate::client::trust::X_FORWARDED_FOR;
 use crate::client::{Field, Proto, onward};
 use crate::edge::connection_info::ConnectionInfo;
 use crate::policy::edit::Placeholder;
@@ -15,17 +16,7 @@ use crate::policy::{CRITICALITY_FIELD, HeaderEdits};
 use crate::request::Peer;
 use crate::units::Criticality;
 use tidegate_http::hearsay;
-
-/// Takes out the fields of which this is true.
-fn remove_all(upstream: &mut RequestHeader, unwanted: impl Fn(&HeaderName) -> bool) {
-    if !upstream.headers.keys().any(&unwanted) {
-        return;
-    }
-    let names: Vec<HeaderName> = upstream.headers.keys().filter(|name| unwanted(name)).cloned().collect();
-    for name in names {
-        upstream.remove_header(&name);
-    }
-}
+use tidegate_http::lines::Lookup;
 
 /// The request as the origin gets it: who the client is, then the operator's edits. What the peer may not tell has been taken out
 /// before the request was judged ([`settled`](super::settled)).
@@ -35,7 +26,7 @@ fn remove_all(upstream: &mut RequestHeader, unwanted: impl Fn(&HeaderName) -> bo
 pub fn towards_origin(
     info: Option<&ConnectionInfo>,
     received: &HeaderMap,
-    upstream: &mut RequestHeader,
+    upstream: &mut impl Fields,
     context: &RequestContext,
 ) -> pingora::Result<()> {
     if let Some(evaluation) = &context.evaluation
@@ -45,17 +36,18 @@ pub fn towards_origin(
         let peer = info.map_or(Peer::Unix, |info| info.peer);
         let onward = onward(rules, peer, client, received, info.map_or(Proto::Http, ConnectionInfo::proto));
         if let Some(name) = onward.remove {
-            upstream.remove_header(name);
+            upstream.remove(name);
         }
-        // as static text: a `HeaderName` would be turned back into text, twice, on every request
-        put(upstream, "X-Forwarded-For", onward.x_forwarded_for)?;
-        put(upstream, "Forwarded", onward.forwarded)?;
+        put(upstream, (&X_FORWARDED_FOR, "X-Forwarded-For"), onward.x_forwarded_for)?;
+        put(upstream, (&header::FORWARDED, "Forwarded"), onward.forwarded)?;
     }
     let read = context.generation.engine().fields();
-    remove_all(upstream, |name| read.is_imitation(name));
+    if read.has_imitations() {
+        upstream.remove_where(|name| read.is_imitation(name));
+    }
     let tags = context.generation.tag_fields();
     if !tags.is_empty() {
-        remove_all(upstream, |field| tags.iter().any(|name| field == name || is_twin(field, name)));
+        upstream.remove_where(|field| tags.iter().any(|name| name == field || is_twin(field, name)));
     }
     if let Some(route) = context.route()
         && !route.request_headers.is_empty()
@@ -63,7 +55,7 @@ pub fn towards_origin(
         // what the gate says of itself, or wants unsaid, no client may say in another spelling
         let edits = &route.request_headers;
         let edited = || edits.remove.iter().chain(edits.set.iter().chain(&edits.add).map(|(name, _)| name));
-        remove_all(upstream, |field| edited().any(|name| is_twin(field, name)));
+        upstream.remove_where(|field| edited().any(|name| is_twin(field, name)));
         apply(edits, context, upstream)?;
     }
     put_criticality(upstream, context)?;
@@ -71,26 +63,26 @@ pub fn towards_origin(
 }
 
 /// Tells the origin how much the request matters, in the gate's own field. The field of trusted peers has said what it had to say.
-fn put_criticality(upstream: &mut RequestHeader, context: &RequestContext) -> pingora::Result<()> {
+fn put_criticality(upstream: &mut impl Fields, context: &RequestContext) -> pingora::Result<()> {
     let Some(evaluation) = &context.evaluation else { return Ok(()) };
     if let Some(field) = &context.generation.engine().policy().clients.criticality {
-        upstream.remove_header(&field.name);
+        upstream.remove(&field.name);
     }
     let criticality = evaluation.decision.class.criticality;
     if criticality != Criticality::Default {
-        upstream.insert_header(CRITICALITY_FIELD, HeaderValue::from_static(criticality.word()))?;
+        upstream.set(Name::Of(&CRITICALITY_FIELD), HeaderValue::from_static(criticality.word()))?;
     }
     Ok(())
 }
 
 /// Whether CGI and its descendants take the field for the one of this name.
-fn is_twin(field: &HeaderName, name: &HeaderName) -> bool {
-    hearsay::is_twin_of(field.as_str(), name.as_str())
+fn is_twin(field: &str, name: &HeaderName) -> bool {
+    hearsay::is_twin_of(field, name.as_str())
 }
 
 /// Tells the origin which limits the request is over: one line per field, their names separated by commas. No edit can
 /// forge them, as they come last.
-fn put_tags(upstream: &mut RequestHeader, context: &RequestContext) -> pingora::Result<()> {
+fn put_tags(upstream: &mut impl Fields, context: &RequestContext) -> pingora::Result<()> {
     let Some(decision) = context.evaluation.as_ref().map(|evaluation| &evaluation.decision) else { return Ok(()) };
     let engine = context.generation.engine();
     for field in context.generation.tag_fields() {
@@ -104,18 +96,22 @@ fn put_tags(upstream: &mut RequestHeader, context: &RequestContext) -> pingora::
         if !value.is_empty() {
             let value = HeaderValue::from_str(&value)
                 .map_err(|_| Error::explain(ErrorType::InternalError, "a limit's name that no field can hold"))?;
-            upstream.insert_header(field.clone(), value)?;
+            upstream.set(Name::Of(field), value)?;
         }
     }
     Ok(())
 }
 
-/// The answer as the client gets it: the operator's edits, then the fields of `cors:` and of limits, which no edit can forge. `asked`: the
-/// fields of the request.
+/// The answer as the client gets it: the operator's edits, then the fields of `cors:` and of limits, which no edit can forge. `origin`:
+/// the `Origin` of the request, which is asked for only where the route has `cors:`.
 ///
 /// # Errors
 /// As for [`towards_origin`].
-pub fn towards_client(answer: &mut ResponseHeader, asked: &HeaderMap, context: &RequestContext) -> pingora::Result<()> {
+pub fn towards_client(
+    answer: &mut impl AnswerHead,
+    origin: impl FnOnce() -> Option<HeaderValue>,
+    context: &RequestContext,
+) -> pingora::Result<()> {
     if let Some(route) = context.route()
         && !route.response_headers.is_empty()
     {
@@ -123,83 +119,52 @@ pub fn towards_client(answer: &mut ResponseHeader, asked: &HeaderMap, context: &
     }
     if let Some(fields) = context.fields().and_then(RouteFields::cors) {
         for name in &cors::OWN {
-            answer.remove_header(name);
+            answer.remove(name);
         }
-        fields.on_answer(cors::origin(asked), |name, value| answer.append_header(name, value).map(drop))?;
+        fields.on_answer(origin().as_ref(), |name, value| answer.add(Name::Of(&name), value))?;
     }
     rate_limit_fields(answer, context)
 }
 
 /// Adds what the client is told about its limits to an answer of the route.
-fn rate_limit_fields(head: &mut ResponseHeader, context: &RequestContext) -> pingora::Result<()> {
+fn rate_limit_fields(head: &mut impl AnswerHead, context: &RequestContext) -> pingora::Result<()> {
     let Some(decision) = context.evaluation.as_ref().map(|evaluation| &evaluation.decision) else { return Ok(()) };
     if decision.readings.is_empty() {
         return Ok(());
     }
     let Some(fields) = decision.route.and_then(|route| context.generation.fields(route)) else { return Ok(()) };
     let policy = context.generation.engine().policy();
-    for (name, value) in fields.on_answer(decision, policy, head.status, &head.headers, context.wall_nanos()) {
-        // as static text where it is ours: a `HeaderName` would be turned back into text, twice, on every answer
-        match name.as_str() {
-            "ratelimit" => head.append_header("RateLimit", value)?,
-            "ratelimit-policy" => head.append_header("RateLimit-Policy", value)?,
-            _ => head.append_header(name, value)?,
+    for (name, value) in fields.on_answer(decision, policy, head.status(), head.fields(), context.wall_nanos()) {
+        let name = match name.as_str() {
+            "ratelimit" => Name::Spelled("RateLimit"),
+            "ratelimit-policy" => Name::Spelled("RateLimit-Policy"),
+            _ => Name::Of(&name),
         };
+        head.add(name, value)?;
     }
     Ok(())
 }
 
 /// Takes away what concerns the origin's connection only: what its `Connection` names and what never travels further
 /// (RFC 9110 section 7.6.1). Not for a switch of protocols, which is about the connection.
-pub fn drop_hop_by_hop(answer: &mut ResponseHeader) {
-    let named =
-        answer.headers.get_all(header::CONNECTION).iter().flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
-    let names: Vec<HeaderName> = named.filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok()).collect();
+pub fn drop_hop_by_hop(answer: &mut impl Fields) {
+    let named = answer.fields().lines(&header::CONNECTION).flat_map(|line| line.split(|byte| *byte == b','));
+    // the framing of the body is never up to this field, and most that is named goes anyway
+    let named = named.map(<[u8]>::trim_ascii).filter(|name| !name.eq_ignore_ascii_case(b"keep-alive"));
+    let names: Vec<HeaderName> = named.filter_map(|name| HeaderName::from_bytes(name).ok()).collect();
     for name in names {
-        // the framing of the body is never up to this field
         if name != header::CONTENT_LENGTH && name != header::TRANSFER_ENCODING {
-            answer.remove_header(&name);
+            answer.remove(&name);
         }
     }
-    for name in ["keep-alive", "proxy-connection"] {
-        answer.remove_header(name);
+    for name in &OLDER_HOP_BY_HOP {
+        answer.remove(name);
     }
 }
 
-/// A head whose fields can be changed; requests and answers have no common type for it.
-trait Fields {
-    fn replace(&mut self, name: HeaderName, value: HeaderValue) -> pingora::Result<()>;
-    fn append(&mut self, name: HeaderName, value: HeaderValue) -> pingora::Result<()>;
-    fn remove(&mut self, name: &HeaderName);
-}
-
-impl Fields for RequestHeader {
-    fn replace(&mut self, name: HeaderName, value: HeaderValue) -> pingora::Result<()> {
-        self.insert_header(name, value)
-    }
-
-    fn append(&mut self, name: HeaderName, value: HeaderValue) -> pingora::Result<()> {
-        self.append_header(name, value).map(drop)
-    }
-
-    fn remove(&mut self, name: &HeaderName) {
-        self.remove_header(name);
-    }
-}
-
-impl Fields for ResponseHeader {
-    fn replace(&mut self, name: HeaderName, value: HeaderValue) -> pingora::Result<()> {
-        self.insert_header(name, value)
-    }
-
-    fn append(&mut self, name: HeaderName, value: HeaderValue) -> pingora::Result<()> {
-        self.append_header(name, value).map(drop)
-    }
-
-    fn remove(&mut self, name: &HeaderName) {
-        self.remove_header(name);
-    }
-}
+/// Fields about one connection from before `Connection` named them.
+const OLDER_HOP_BY_HOP: [HeaderName; 2] =
+    [HeaderName::from_static("keep-alive"), HeaderName::from_static("proxy-connection")];
 
 fn apply(edits: &HeaderEdits, context: &RequestContext, head: &mut impl Fields) -> pingora::Result<()> {
     let unwritable = || Error::explain(ErrorType::InternalError, "an unwritable header value");
@@ -208,11 +173,11 @@ fn apply(edits: &HeaderEdits, context: &RequestContext, head: &mut impl Fields) 
     }
     for (name, template) in &edits.set {
         let value = template.render(|placeholder, out| fill(placeholder, context, out)).ok_or_else(unwritable)?;
-        head.replace(name.clone(), value)?;
+        head.set(Name::Of(name), value)?;
     }
     for (name, template) in &edits.add {
         let value = template.render(|placeholder, out| fill(placeholder, context, out)).ok_or_else(unwritable)?;
-        head.append(name.clone(), value)?;
+        head.add(Name::Of(name), value)?;
     }
     Ok(())
 }
@@ -231,11 +196,11 @@ fn fill(placeholder: Placeholder, context: &RequestContext, out: &mut String) {
     debug_assert!(written.is_none_or(|result| result.is_ok()));
 }
 
-fn put(upstream: &mut RequestHeader, name: &'static str, field: Field) -> pingora::Result<()> {
+fn put(upstream: &mut impl Fields, (name, spelling): (&HeaderName, &'static str), field: Field) -> pingora::Result<()> {
     match field {
-        Field::Set(value) => upstream.insert_header(name, value),
+        Field::Set(value) => upstream.set(Name::Spelled(spelling), value),
         Field::Remove => {
-            upstream.remove_header(name);
+            upstream.remove(name);
             Ok(())
         }
     }

@@ -5,18 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Version, header};
-use pingora::http::RequestHeader;
 use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
 use pingora::{Error, ErrorType};
 
 use super::context::RequestContext;
 use super::downstream::{self, Downstream, answer_due_in, connection_info, request_view};
+use super::fields::Fields;
+use super::request_view::RequestHead as _;
 use super::{abandoned, edits, room, timing};
 use crate::answer::Fault;
+use crate::origins::connector;
 use crate::origins::ring::affinity_seed;
 use crate::origins::way::Way;
-use crate::origins::{connector, http2};
 use crate::policy::{Balance, Protocol};
 use crate::running::process::Process;
 use crate::sketch::KeyHash;
@@ -124,20 +124,12 @@ pub fn peer(target: &Target, hop_by_hop: bool) -> Box<HttpPeer> {
 /// As [`edits::towards_origin`].
 pub fn head(
     session: &impl Downstream,
-    upstream: &mut RequestHeader,
+    upstream: &mut impl Fields,
     context: &mut RequestContext,
 ) -> pingora::Result<()> {
     // from here on the origin may act on it, whatever we hear from it; before, it cannot have
     context.sent();
-    if upstream.version == Version::HTTP_2 && session.head().headers.contains_key(header::TE) {
-        // taken out as if it concerned the connection; in HTTP/2 it says that trailers are welcome, and gRPC wants it
-        upstream.insert_header(header::TE, "trailers")?;
-    }
-    edits::towards_origin(connection_info(session).map(AsRef::as_ref), &session.head().headers, upstream, context)?;
-    if speaks_http2(context).is_some_and(Way::is_encrypted) {
-        http2::say_https(upstream);
-    }
-    Ok(())
+    edits::towards_origin(connection_info(session).map(AsRef::as_ref), session.head().fields(), upstream, context)
 }
 
 /// Counts a piece of the request's body. Returns how long to hold it back.

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::HeaderMap;
+use http::{HeaderMap, Version, header};
 use pingora::Error;
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::proxy::{FailToProxy, ProxyHttp, Session};
@@ -26,6 +26,8 @@ use pingora::upstreams::peer::HttpPeer;
 use super::context::RequestContext;
 use super::downstream::Downstream;
 use super::{attempts, forward, observe, outcome, response};
+use crate::origins::http2;
+use crate::origins::way::Way;
 use crate::running::process::Process;
 
 /// The proxy.
@@ -123,7 +125,16 @@ impl ProxyHttp for Gate {
         upstream: &mut RequestHeader,
         slot: &mut Slot,
     ) -> pingora::Result<()> {
-        forward::head(session, upstream, slot.context(self))
+        let context = slot.context(self);
+        if upstream.version == Version::HTTP_2 && session.req_header().headers.contains_key(header::TE) {
+            // taken out as if it concerned the connection; in HTTP/2 it says that trailers are welcome, and gRPC wants it
+            upstream.insert_header(header::TE, "trailers")?;
+        }
+        forward::head(session, upstream, context)?;
+        if forward::speaks_http2(context).is_some_and(Way::is_encrypted) {
+            http2::say_https(upstream);
+        }
+        Ok(())
     }
 
     async fn request_body_filter(
@@ -145,7 +156,11 @@ impl ProxyHttp for Gate {
         upstream: &mut ResponseHeader,
         slot: &mut Slot,
     ) -> pingora::Result<()> {
-        response::head(&self.process, session, upstream, slot.context(self)).await
+        let context = slot.context(self);
+        if forward::speaks_http2(context).is_some() {
+            response::judge_http2(upstream)?;
+        }
+        response::head(&self.process, session, upstream, context).await
     }
 
     fn response_body_filter(

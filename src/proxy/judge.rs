@@ -35,33 +35,40 @@ pub enum AtHead {
 /// Judges the request whose head stands at the front of `bytes`, for a session of Pingora's, and answers it if it is not to be
 /// forwarded.
 pub fn at_edge(process: &Process, info: &ConnectionInfo, head: &Head, bytes: &[u8], stay: bool) -> HeadVerdict {
-    match at_head(process, info, head, bytes, stay) {
+    let context = RequestContext::boxed(process.generation());
+    let names = context.generation.engine().fields().all();
+    let Some(mut head) = EdgeHead::read(head, bytes, names) else { return HeadVerdict::Forward(None) };
+    match at_head(process, info, &mut head, context, stay) {
         AtHead::Unread => HeadVerdict::Forward(None),
         AtHead::Forward(context) => HeadVerdict::Forward(Some(context)),
         AtHead::Answer { bytes, stay } => HeadVerdict::Answer { bytes, stay },
     }
 }
 
-/// Judges the request whose head stands at the front of `bytes`, and answers it if it is not to be forwarded.
-pub fn at_head(process: &Process, info: &ConnectionInfo, head: &Head, bytes: &[u8], stay: bool) -> AtHead {
-    let mut context = RequestContext::boxed(process.generation());
-    let names = context.generation.engine().fields().all();
-    let Some(mut head) = EdgeHead::read(head, bytes, names) else { return AtHead::Unread };
-    let Ok(redirected) = judge(process, Some(info), &mut head, &mut context) else { return AtHead::Unread };
+/// Judges the request with this head, in a fresh context, and answers it if it is not to be forwarded.
+pub fn at_head(
+    process: &Process,
+    info: &ConnectionInfo,
+    head: &mut impl RequestHead,
+    mut context: Box<RequestContext>,
+    stay: bool,
+) -> AtHead {
+    let Ok(redirected) = judge(process, Some(info), head, &mut context) else { return AtHead::Unread };
+    let head = &*head;
     let answer = match (redirected, context.refusal()) {
         (Some(answer), _) => answer,
         (None, None) => {
             // one that some limit counts is charged in its session
             let free = context.evaluation.as_ref().is_some_and(Evaluation::is_free);
-            let Some(answer) = preflight(&context, Some(info), &head).filter(|_| free) else {
+            let Some(answer) = preflight(&context, Some(info), head).filter(|_| free) else {
                 return AtHead::Forward(context);
             };
-            conclude(process, &context, Some(info), &head, (None, None));
+            conclude(process, &context, Some(info), head, (None, None));
             answer
         }
         (None, Some(refusal)) => {
-            conclude(process, &context, Some(info), &head, (None, None));
-            refuse(&context, refusal, &head)
+            conclude(process, &context, Some(info), head, (None, None));
+            refuse(&context, refusal, head)
         }
     };
     let stay = stay && !process.draining() && !context.closes();

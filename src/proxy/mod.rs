@@ -8,7 +8,7 @@
 //! * [`outcome`] takes these steps in a row.
 //! * The answer: [`response`] is the origin's, [`reply`] the gate's own, [`serialize`] the gate's own as
 //!   bytes, [`blame`] finds the cause of a failure.
-//! * [`edits`] changes fields on both ways. [`timing`] measures the origin, [`observe`] reports to metrics and log.
+//! * [`edits`] changes fields on both ways, whoever holds them ([`fields`]). [`timing`] measures the origin, [`observe`] reports to metrics and log.
 //! * [`context`] is shared by the phases, [`downstream`] is the client's side of a request, [`framework`] Pingora's proxy, [`direct`] the way
 //!   without it.
 
@@ -22,6 +22,7 @@ pub mod direct;
 pub mod downstream;
 pub mod edits;
 pub mod events;
+pub mod fields;
 pub mod forward;
 pub mod framework;
 pub mod gate;

@@ -78,9 +78,9 @@ impl<'a> Ended<'a> {
         let written = answered_with(session);
         Ended {
             protocol: if session.is_http2() { "h2" } else { "h1" },
-            method: head.method.as_str(),
-            host: head.headers.get(http::header::HOST).map_or(b"".as_slice(), |host| host.as_bytes()),
-            path: head.uri.path().as_bytes(),
+            method: head.method().as_str(),
+            host: head.fields().get(http::header::HOST).map_or(b"".as_slice(), |host| host.as_bytes()),
+            path: head.path().as_bytes(),
             status: written.filter(|_| !unanswered).map_or_else(aborted, |status| status.as_u16()),
             bytes_out: session.bytes_out().saturating_sub(discarded),
             head_fault: None,

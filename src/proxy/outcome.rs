@@ -15,10 +15,31 @@ pub async fn decide(
     session: &mut impl Downstream,
     context: &mut RequestContext,
 ) -> pingora::Result<bool> {
-    let next = match judge::in_session(process, session, context)? {
-        Some(answer) => Next::Answer(answer),
-        None => admission::admit(process, session, context).await?,
-    };
+    match judge::in_session(process, session, context)? {
+        Some(answer) => conclude(process, session, context, Next::Answer(answer)).await,
+        None => judged(process, session, context).await,
+    }
+}
+
+/// The same for a request that was judged, and whose head is [settled](super::settled).
+///
+/// # Errors
+/// As for [`decide`].
+pub async fn judged(
+    process: &Process,
+    session: &mut impl Downstream,
+    context: &mut RequestContext,
+) -> pingora::Result<bool> {
+    let next = admission::admit(process, session, context).await?;
+    conclude(process, session, context, next).await
+}
+
+async fn conclude(
+    process: &Process,
+    session: &mut impl Downstream,
+    context: &mut RequestContext,
+    next: Next,
+) -> pingora::Result<bool> {
     if process.draining() {
         session.leave();
     }

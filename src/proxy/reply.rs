@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, header};
-use pingora::http::ResponseHeader;
+use http::header;
 
 use super::context::RequestContext;
 use super::downstream::Downstream;
+use super::fields::{AnswerHead as _, Fields as _, Name};
 use super::judge;
 use super::request_view::RequestHead as _;
-use crate::answer::{self, Answer, Fault, cors};
+use crate::answer::{self, Answer, Fault};
 use crate::engine::Refusal;
 use crate::policy::Action;
 use crate::system::clock::Clock;
@@ -34,7 +34,8 @@ pub async fn refusal(session: &mut impl Downstream, context: &RequestContext, re
 /// The client is gone.
 pub async fn fault(session: &mut impl Downstream, context: &RequestContext, fault: Fault) -> pingora::Result<()> {
     let head = session.head();
-    let answer = answer::fault(fault, &context.words(head.form(), cors::origin(&head.headers)));
+    let origin = if context.reads_origin() { head.origin() } else { None };
+    let answer = answer::fault(fault, &context.words(head.form(), origin.as_ref()));
     send(session, answer).await
 }
 
@@ -42,21 +43,22 @@ pub async fn fault(session: &mut impl Downstream, context: &RequestContext, faul
 ///
 /// # Errors
 /// The client is gone.
-pub async fn fixed(session: &mut impl Downstream, context: &mut RequestContext, clock: &Clock) -> pingora::Result<()> {
+pub async fn fixed<D: Downstream>(session: &mut D, context: &mut RequestContext, clock: &Clock) -> pingora::Result<()> {
     let generation = Arc::clone(&context.generation);
     let route = context.evaluation.as_ref().and_then(|evaluation| evaluation.decision.route);
     let route = route.and_then(|index| generation.engine().policy().routes.route(index));
     let Some(Action::Respond(fixed)) = route.map(|route| &route.action) else { return Ok(()) };
     let bodiless = matches!(fixed.status.as_u16(), 204 | 304);
-    let mut head = ResponseHeader::build(fixed.status, Some(fixed.headers.len() + 4))?;
+    let mut head = D::Answer::of(fixed.status, fixed.headers.len() + 4)?;
     for (name, value) in &fixed.headers {
-        head.append_header(name.clone(), value.clone())?;
+        head.add(Name::Of(name), value.clone())?;
     }
     if !bodiless {
-        head.insert_header(header::CONTENT_LENGTH, fixed.body.len())?;
+        head.set(Name::Of(&header::CONTENT_LENGTH), fixed.body.len().into())?;
     }
-    super::edits::towards_client(&mut head, &session.head().headers, context)?;
-    let body = if bodiless || session.head().method == http::Method::HEAD { Bytes::new() } else { fixed.body.clone() };
+    super::edits::towards_client(&mut head, || session.head().origin(), context)?;
+    let body =
+        if bodiless || session.head().method() == http::Method::HEAD { Bytes::new() } else { fixed.body.clone() };
     context.settle(fixed.status, &fixed.headers, clock);
     if let Some(pause) = context.carried(body.len() as u64, clock) {
         tokio::time::sleep(pause).await;
@@ -68,14 +70,10 @@ pub async fn fixed(session: &mut impl Downstream, context: &mut RequestContext, 
 ///
 /// # Errors
 /// The client is gone.
-pub async fn send(session: &mut impl Downstream, answer: Answer) -> pingora::Result<()> {
-    let mut head = ResponseHeader::build(answer.status, Some(answer.headers.len() + 2))?;
+pub async fn send<D: Downstream>(session: &mut D, answer: Answer) -> pingora::Result<()> {
+    let mut head = D::Answer::of(answer.status, answer.headers.len() + 2)?;
     for (name, value) in answer.headers {
-        append(&mut head, name, value)?;
+        head.add(Name::Of(&name), value)?;
     }
     session.reply(head, answer.body).await
-}
-
-fn append(head: &mut ResponseHeader, name: HeaderName, value: HeaderValue) -> pingora::Result<()> {
-    head.append_header(name, value).map(drop)
 }

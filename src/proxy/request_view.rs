@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 
-use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Version, header};
 use memchr::{memchr, memchr_iter};
 use pingora::http::RequestHeader;
 
+use super::fields::Fields;
 use crate::answer::{Form, cors};
 use crate::edge::connection_info::ConnectionInfo;
 use crate::request::{NOT_OF_PREFLIGHTS, PREFLIGHT_FIELDS, Peer, Request};
@@ -35,6 +36,16 @@ pub trait RequestHead {
     fn put(&mut self, name: HeaderName, written: Option<&'static str>, line: HeaderValue) -> pingora::Result<()>;
     /// Removes all lines of a field.
     fn remove(&mut self, name: &HeaderName);
+    /// Removes the fields of which this is true. It is asked about names in lower case.
+    fn remove_where(&mut self, unwanted: impl Fn(&str) -> bool);
+}
+
+/// A head with all that its request needs behind the decision.
+pub trait WholeHead: RequestHead + Send + Sync {
+    /// The version that the client speaks.
+    fn version(&self) -> Version;
+    /// The length of the body that follows, if the head says one.
+    fn content_length(&self) -> Option<u64>;
 }
 
 impl RequestHead for RequestHeader {
@@ -77,6 +88,20 @@ impl RequestHead for RequestHeader {
     fn remove(&mut self, name: &HeaderName) {
         self.remove_header(name);
     }
+
+    fn remove_where(&mut self, unwanted: impl Fn(&str) -> bool) {
+        Fields::remove_where(self, unwanted);
+    }
+}
+
+impl WholeHead for RequestHeader {
+    fn version(&self) -> Version {
+        self.version
+    }
+
+    fn content_length(&self) -> Option<u64> {
+        self.headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok())
+    }
 }
 
 /// A valid head in HTTP/1 that Pingora has not read: only the fields that a decision may read are taken out of its bytes.
@@ -98,14 +123,7 @@ impl<'a> EdgeHead<'a> {
             None => std::str::from_utf8(bytes.get(head.target.clone())?).ok()?,
         };
         let (path, query) = target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
-        let fields = if method == Method::OPTIONS {
-            let of_body = [header::CONTENT_LENGTH];
-            let more =
-                PREFLIGHT_FIELDS.iter().chain(&NOT_OF_PREFLIGHTS).chain(&of_body).filter(|name| !names.contains(name));
-            fields(head, bytes, &names.iter().chain(more).cloned().collect::<Vec<_>>())
-        } else {
-            fields(head, bytes, names)
-        };
+        let fields = fields(head, bytes, &read_of(&method, names));
         Some(EdgeHead { head, bytes, method, path, query, fields })
     }
 }
@@ -147,6 +165,23 @@ impl RequestHead for EdgeHead<'_> {
     fn remove(&mut self, name: &HeaderName) {
         self.fields.remove(name);
     }
+
+    fn remove_where(&mut self, unwanted: impl Fn(&str) -> bool) {
+        let names: Vec<HeaderName> = self.fields.keys().filter(|name| unwanted(name.as_str())).cloned().collect();
+        for name in names {
+            self.fields.remove(name);
+        }
+    }
+}
+
+/// The names of the fields that a decision may read, of a request with this method: of `OPTIONS` those that a preflight is known by, too.
+pub fn read_of<'a>(method: &Method, names: &'a [HeaderName]) -> Cow<'a, [HeaderName]> {
+    if method != Method::OPTIONS {
+        return Cow::Borrowed(names);
+    }
+    let of_body = [header::CONTENT_LENGTH];
+    let more = PREFLIGHT_FIELDS.iter().chain(&NOT_OF_PREFLIGHTS).chain(&of_body).filter(|name| !names.contains(name));
+    Cow::Owned(names.iter().chain(more).cloned().collect())
 }
 
 /// The fields of these names, line by line. In a valid head a line is a name, a colon and a value.

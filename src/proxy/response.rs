@@ -10,13 +10,23 @@ use pingora::{Error, ErrorType};
 use super::blame::{counts_as_an_attempt, fault_of};
 use super::context::RequestContext;
 use super::downstream::{self, Downstream, connection_info, is_gone};
-use super::forward::speaks_http2;
+use super::fields::AnswerHead;
 use super::observe::{self, Ended};
+use super::request_view::{RequestHead as _, WholeHead as _};
 use super::{abandoned, attempts, edits, reply, room, timing};
 use crate::answer::Fault;
 use crate::origins::http2;
 use crate::running::process::Process;
 use tidegate_http::fault::AnswerFault;
+use tidegate_http::lines::Lookup as _;
+
+/// Judges the head of an answer in HTTP/2, as that of HTTP/1 was when it was read.
+///
+/// # Errors
+/// It cannot be passed on.
+pub fn judge_http2(upstream: &ResponseHeader) -> pingora::Result<()> {
+    http2::judge(upstream).map_err(refused)
+}
 
 /// Takes the head of an answer: charges what waited for it, and makes it what the client gets.
 ///
@@ -25,26 +35,24 @@ use tidegate_http::fault::AnswerFault;
 pub async fn head(
     process: &Process,
     session: &mut impl Downstream,
-    upstream: &mut ResponseHeader,
+    upstream: &mut impl AnswerHead,
     context: &mut RequestContext,
 ) -> pingora::Result<()> {
-    if upstream.status == StatusCode::SWITCHING_PROTOCOLS && !session.wants_upgrade() {
+    let status = upstream.status();
+    if status == StatusCode::SWITCHING_PROTOCOLS && !session.wants_upgrade() {
         // what follows it would be passed on as something that nobody asked for
         return Err(Error::explain(ErrorType::InvalidHTTPHeader, "an unasked change of protocol").into_up());
     }
-    if speaks_http2(context).is_some() {
-        http2::judge(upstream).map_err(refused)?;
-    }
-    let switches = upstream.status == StatusCode::SWITCHING_PROTOCOLS;
-    if upstream.status.is_informational() && !switches {
+    let switches = status == StatusCode::SWITCHING_PROTOCOLS;
+    if status.is_informational() && !switches {
         return Ok(());
     }
     if !room::for_response(session, upstream).await {
         return Err(room::full(context));
     }
     context.answered = timing::stamp(process, context);
-    attempts::answered(context, upstream.status.as_u16());
-    context.settle(upstream.status, &upstream.headers, &process.clock);
+    attempts::answered(context, status.as_u16());
+    context.settle(status, upstream.fields(), &process.clock);
     if switches {
         if context.switch() {
             return Ok(());
@@ -54,15 +62,14 @@ pub async fn head(
     }
     let longest = context.route().and_then(|route| route.timeouts.body);
     context.body_due = longest.map(|longest| process.clock.now().after(longest));
-    // ours, whatever the origin speaks (RFC 9110 section 2.5)
-    upstream.set_version(Version::HTTP_11);
+    upstream.speak_http11();
     edits::drop_hop_by_hop(upstream);
-    if session.head().version == Version::HTTP_10 && upstream.headers.contains_key(header::TRANSFER_ENCODING) {
+    if session.head().version() == Version::HTTP_10 && upstream.fields().has(&header::TRANSFER_ENCODING) {
         // it knows no chunks: the end of the connection ends the body (RFC 9112 section 6.1)
-        upstream.remove_header(&header::TRANSFER_ENCODING);
+        upstream.remove(&header::TRANSFER_ENCODING);
         session.close();
     }
-    edits::towards_client(upstream, &session.head().headers, context)
+    edits::towards_client(upstream, || session.head().origin(), context)
 }
 
 /// Counts a piece of the answer's body, by its length. Returns how long to hold it back.

@@ -1,29 +1,32 @@
 //! Finds room for the bodies of a request and its answer, in [`Buffers`](crate::system::buffers::Buffers).
 
-use http::{HeaderMap, Method, StatusCode, header};
-use pingora::http::ResponseHeader;
+use http::{Method, StatusCode, header};
 use pingora::{Error, ErrorType};
 
 use super::context::RequestContext;
 use super::downstream::{Downstream, share};
+use super::fields::AnswerHead;
+use super::request_view::{RequestHead as _, WholeHead as _};
 use crate::answer::Fault;
 use crate::policy::Protocol;
 use crate::system::buffers::{BUFFERS, Full, Pieces};
+use tidegate_http::lines::Lookup;
 
 /// Waits until there is room for the request's body; `false` if there is none. A body whose head does not say its length
 /// passes, until it is found not to be light.
 pub async fn for_request(session: &impl Downstream) -> bool {
-    BUFFERS.room(length(&session.head().headers)).await.is_ok()
+    BUFFERS.room(session.head().content_length().unwrap_or(0)).await.is_ok()
 }
 
 /// Waits until there is room for the body of the answer with this head; `false` if there is none.
-pub async fn for_response(session: &impl Downstream, head: &ResponseHeader) -> bool {
-    let none = session.head().method == Method::HEAD || head.status == StatusCode::NOT_MODIFIED;
-    none || BUFFERS.room(length(&head.headers)).await.is_ok()
+pub async fn for_response(session: &impl Downstream, head: &impl AnswerHead) -> bool {
+    let none = session.head().method() == Method::HEAD || head.status() == StatusCode::NOT_MODIFIED;
+    none || BUFFERS.room(length(head.fields())).await.is_ok()
 }
 
-fn length(head: &HeaderMap) -> u64 {
-    head.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok()).unwrap_or(0)
+fn length(fields: &impl Lookup) -> u64 {
+    let length = fields.first(&header::CONTENT_LENGTH);
+    length.and_then(|length| std::str::from_utf8(length).ok()?.parse().ok()).unwrap_or(0)
 }
 
 /// Counts another piece of the request's body.

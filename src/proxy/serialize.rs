@@ -1,9 +1,9 @@
 //! Writes an answer of the gate as bytes, for requests that Pingora has not seen.
 
 use bytes::Bytes;
-use http::{HeaderName, header};
 use pingora::protocols::http::date::get_cached_date;
 
+use super::fields::titled;
 use crate::answer::Answer;
 
 /// Returns the whole answer. `stay`: the connection serves another request after it.
@@ -15,23 +15,13 @@ pub fn bytes(answer: &Answer, stay: bool) -> Bytes {
     bytes.extend_from_slice(answer.status.canonical_reason().unwrap_or_default().as_bytes());
     bytes.extend_from_slice(b"\r\n");
     for (name, value) in &answer.headers {
-        field(&mut bytes, spelled(name), value.as_bytes());
+        field(&mut bytes, titled(name), value.as_bytes());
     }
     field(&mut bytes, "Date", get_cached_date().as_bytes());
     field(&mut bytes, "Connection", if stay { b"keep-alive" } else { b"close" });
     bytes.extend_from_slice(b"\r\n");
     bytes.extend_from_slice(&answer.body);
     Bytes::from(bytes)
-}
-
-/// The spelling that Pingora has for the names in our answers, so that an answer is the same wherever it was given.
-fn spelled(name: &HeaderName) -> &str {
-    match *name {
-        header::CACHE_CONTROL => "Cache-Control",
-        header::CONTENT_LENGTH => "Content-Length",
-        header::CONTENT_TYPE => "Content-Type",
-        _ => name.as_str(),
-    }
 }
 
 fn field(bytes: &mut Vec<u8>, name: &str, value: &[u8]) {

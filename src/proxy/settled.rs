@@ -21,12 +21,10 @@ use crate::engine::Engine;
 /// # Errors
 /// None that lines which came in a head can cause.
 pub fn settle(head: &mut impl RequestHead, engine: &Engine, info: Option<&ConnectionInfo>) -> pingora::Result<()> {
-    for (name, line) in engine.fields().edits(&engine.policy().clients, peer_of(info), head.fields()) {
-        match line {
-            Some(line) => head.put(name, None, line)?,
-            None => head.remove(&name),
-        }
+    for (name, line) in engine.fields().joined(head.fields()) {
+        head.put(name, None, line)?;
     }
+    head.remove_where(engine.policy().clients.untold(peer_of(info)));
     let Some(client) = info.and_then(ConnectionInfo::identity) else { return Ok(()) };
     if !head.fields().contains_key(&X_FORWARDED_PROTO) {
         head.put(X_FORWARDED_PROTO, Some("X-Forwarded-Proto"), HeaderValue::from_static("https"))?;

@@ -1,6 +1,6 @@
 //! By which way a request goes, nobody can tell: each of many requests is sent through a gate with `server.direct: on` and through one
 //! with `off`, in front of one origin that answers both with the same bytes. What the origin got, what the client got, the access log's
-//! line and the metrics are the same.
+//! line and the metrics are the same; only the order of fields with different names is left out, as it means nothing (RFC 9110 section 5.3).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -265,7 +265,7 @@ impl Way {
             self.connection = self.gate.connect();
         }
         let arrivals = origin.arrivals().split_off(before);
-        let origin = arrivals.iter().map(|arrival| arrival.head.iter().map(|byte| *byte as char).collect()).collect();
+        let origin = arrivals.iter().map(|arrival| in_order(&arrival.head, str::to_owned)).collect();
         Seen { origin, heads, body, complete, stays }
     }
 
@@ -319,17 +319,25 @@ fn undecided(body: &[u8], id: &str) -> Vec<u8> {
     text.bytes().filter(|byte| !byte.is_ascii_digit()).collect()
 }
 
-/// A head as text, without the time of day, the decision's number and the seconds that are left.
+/// A head of an answer as text, without the time of day, the decision's number and the seconds that are left.
 fn timeless(head: &[u8]) -> String {
-    let text: String = head.iter().map(|byte| *byte as char).collect();
-    let lines = text.split("\r\n").map(|line| {
+    in_order(head, |line| {
         let lower = line.to_ascii_lowercase();
         match ["date:", "x-tidegate-decision:", "retry-after:"].iter().find(|name| lower.starts_with(**name)) {
             Some(name) => (*name).to_owned(),
             None => without_rest(line),
         }
-    });
-    lines.collect::<Vec<_>>().join("\n")
+    })
+}
+
+/// A head as text, its lines sorted by the names of their fields. Lines of one name stay in their order.
+fn in_order(head: &[u8], shown: impl Fn(&str) -> String) -> String {
+    let text: String = head.iter().map(|byte| *byte as char).collect();
+    let mut lines = text.split("\r\n");
+    let first = lines.next().unwrap_or_default().to_owned();
+    let mut lines: Vec<String> = lines.filter(|line| !line.is_empty()).map(shown).collect();
+    lines.sort_by_key(|line| line.split(':').next().unwrap_or_default().to_ascii_lowercase());
+    first + "\n" + &lines.join("\n")
 }
 
 /// A line of `RateLimit` without the seconds that are left.

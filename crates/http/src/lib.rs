@@ -11,6 +11,7 @@
 //! | [`answer_head`] | the head of an origin's answer |
 //! | [`h2`] | frames, heads and trailers of HTTP/2 |
 //! | [`glimpse`] | the parts of a refused head that the log may show |
+//! | [`lines`] | the fields of a head as ranges over its bytes, to be edited and written |
 //! | [`hearsay`] | fields that say who the client is |
 //! | [`proxy_protocol`] | the header of a proxy below HTTP |
 //! | [`web_origin`] | the `Origin` of a page |
@@ -39,6 +40,7 @@ pub mod glimpse;
 pub mod h2;
 pub mod head;
 pub mod hearsay;
+pub mod lines;
 pub mod path;
 pub mod proxy_protocol;
 pub mod query;

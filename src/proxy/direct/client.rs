@@ -1,29 +1,52 @@
-//! The client's side of one request on the direct lane: its head, and the answer as it is written to the wire.
+//! The client's side of one request on the direct lane.
 
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
-use http::{Method, StatusCode, Version, header};
-use pingora::http::{RequestHeader, ResponseHeader};
+use bytes::Bytes;
+use http::{HeaderValue, Method, StatusCode, header};
 use pingora::protocols::http::date::get_cached_date;
 use pingora::{Error, ErrorType};
 
 use super::super::downstream::Downstream;
+use super::super::fields::{AnswerHead, Fields, Name};
+use super::super::request_view::RequestHead as _;
+use super::head::LaneHead;
 use crate::edge::client_side::ClientSide;
 use crate::edge::stream::Wire;
 use crate::edge::transport::Transport;
+use crate::origins::exchange::AnswerLines;
+use tidegate_http::lines::{Lines, Lookup as _};
 
-/// Room for the head of an answer.
-const HEAD_BYTES: usize = 1024;
+/// A client's side that the lane can serve: it tells when its client has gone, and takes an answer head by head and piece by piece.
+pub trait Client: Downstream<Head = LaneHead, Answer = AnswerLines> {
+    /// Ready when the client has gone, or its answer is late.
+    fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<Box<Error>>;
+    /// Takes the head of an answer, or an interim one.
+    ///
+    /// # Errors
+    /// The client has gone.
+    fn write_head(&mut self, head: &mut AnswerLines) -> impl Future<Output = pingora::Result<()>> + Send;
+    /// Takes a piece of the body. `ends`: it is the last; nothing is held back then.
+    ///
+    /// # Errors
+    /// The client has gone.
+    fn write_piece(&mut self, data: &[u8], ends: bool) -> impl Future<Output = pingora::Result<()>> + Send;
+    /// Sends the head, unless a piece of the body is bound to follow it soon.
+    ///
+    /// # Errors
+    /// The client has gone.
+    fn flush_head(&mut self) -> impl Future<Output = pingora::Result<()>> + Send;
+}
 
-/// The client's side of one request.
-pub struct Client<'a> {
+/// A client that speaks HTTP/1.1.
+pub struct Http1<'a> {
     wire: &'a mut Wire<Transport>,
-    head: RequestHeader,
-    hop_by_hop: bool,
+    head: &'a mut LaneHead,
+    /// Where heads are written before they are sent.
+    text: &'a mut Vec<u8>,
     /// The connection serves another request behind this one.
     stays: bool,
     written: Option<StatusCode>,
@@ -41,10 +64,10 @@ enum Framing {
     UntilClose,
 }
 
-impl<'a> Client<'a> {
+impl<'a> Http1<'a> {
     /// The side of a request with this head. `stays`: the connection may serve another one.
-    pub fn new(wire: &'a mut Wire<Transport>, head: RequestHeader, hop_by_hop: bool, stays: bool) -> Client<'a> {
-        Client { wire, head, hop_by_hop, stays, written: None, body: Framing::None, bytes_out: 0 }
+    pub fn new(wire: &'a mut Wire<Transport>, head: &'a mut LaneHead, text: &'a mut Vec<u8>, stays: bool) -> Http1<'a> {
+        Http1 { wire, head, text, stays, written: None, body: Framing::None, bytes_out: 0 }
     }
 
     /// Whether the connection serves another request behind this one.
@@ -52,8 +75,58 @@ impl<'a> Client<'a> {
         self.stays && self.wire.is_between_requests()
     }
 
-    /// Ready when the client has gone, or its answer is late.
-    pub fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<Box<Error>> {
+    /// Sends what was held back.
+    async fn flush(&mut self) -> pingora::Result<()> {
+        poll_fn(|cx| self.wire.poll_flush(cx)).await.map_err(broken)
+    }
+
+    /// Writes up to three parts, one behind the other.
+    async fn write(&mut self, parts: &[&[u8]]) -> pingora::Result<()> {
+        write(self.wire, parts).await
+    }
+
+    fn framing(&self, head: &AnswerLines) -> Framing {
+        if self.head.method() == Method::HEAD
+            || matches!(head.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
+        {
+            Framing::None
+        } else if head.lines.has(&header::TRANSFER_ENCODING) {
+            Framing::Chunked
+        } else if head.lines.has(&header::CONTENT_LENGTH) {
+            Framing::Length
+        } else {
+            Framing::UntilClose
+        }
+    }
+}
+
+/// Writes up to three parts, one behind the other.
+async fn write(wire: &mut Wire<Transport>, parts: &[&[u8]]) -> pingora::Result<()> {
+    let whole: usize = parts.iter().map(|part| part.len()).sum();
+    let mut written = 0;
+    poll_fn(|cx| {
+        while written < whole {
+            let mut rest = [IoSlice::new(&[]); 3];
+            let mut before = written;
+            for (place, part) in rest.iter_mut().zip(parts) {
+                let (done, left) = part.split_at(before.min(part.len()));
+                before -= done.len();
+                *place = IoSlice::new(left);
+            }
+            written += ready!(wire.poll_write(cx, &rest))?;
+        }
+        Poll::Ready(Ok(()))
+    })
+    .await
+    .map_err(broken)
+}
+
+fn broken(error: io::Error) -> Box<Error> {
+    Error::because(ErrorType::WriteError, "writing the answer", error).into_down()
+}
+
+impl Client for Http1<'_> {
+    fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<Box<Error>> {
         self.wire.poll_gone(cx).map(|gone| {
             match gone {
                 Err(error) => Error::because(ErrorType::ReadError, "waiting for the answer", error),
@@ -63,37 +136,23 @@ impl<'a> Client<'a> {
         })
     }
 
-    /// Writes the head of an answer, or an interim one.
-    ///
-    /// # Errors
-    /// The client has gone.
-    pub async fn write_head(&mut self, mut head: ResponseHeader) -> pingora::Result<()> {
-        let interim = head.status.is_informational();
+    async fn write_head(&mut self, head: &mut AnswerLines) -> pingora::Result<()> {
+        let interim = head.status().is_informational();
         if !interim {
-            head.insert_header(header::DATE, get_cached_date())?;
-            self.body = self.framing(&head);
-            let last = if self.stays { "keep-alive" } else { "close" };
-            head.insert_header(header::CONNECTION, last)?;
+            Fields::set(&mut head.lines, Name::Of(&header::DATE), get_cached_date())?;
+            self.body = self.framing(head);
+            let last = HeaderValue::from_static(if self.stays { "keep-alive" } else { "close" });
+            Fields::set(&mut head.lines, Name::Of(&header::CONNECTION), last)?;
             self.stays &= self.body != Framing::UntilClose;
         }
-        let mut bytes = BytesMut::with_capacity(HEAD_BYTES);
-        bytes.extend_from_slice(if head.version == Version::HTTP_10 { b"HTTP/1.0 " } else { b"HTTP/1.1 " });
-        bytes.extend_from_slice(head.status.as_str().as_bytes());
-        bytes.extend_from_slice(b" ");
-        bytes.extend_from_slice(head.get_reason_phrase().unwrap_or_default().as_bytes());
-        bytes.extend_from_slice(b"\r\n");
-        head.header_to_h1_wire(&mut bytes);
-        bytes.extend_from_slice(b"\r\n");
-        self.written = Some(head.status);
-        self.write(&[&bytes]).await?;
+        self.text.clear();
+        head.write(self.text);
+        self.written = Some(head.status());
+        write(self.wire, &[self.text]).await?;
         if interim { self.flush().await } else { Ok(()) }
     }
 
-    /// Writes a piece of the body. `ends`: it is the last; nothing is held back then.
-    ///
-    /// # Errors
-    /// The client has gone.
-    pub async fn write_piece(&mut self, data: &[u8], ends: bool) -> pingora::Result<()> {
+    async fn write_piece(&mut self, data: &[u8], ends: bool) -> pingora::Result<()> {
         if !data.is_empty() && self.body != Framing::None {
             match self.body {
                 Framing::Chunked => {
@@ -111,69 +170,21 @@ impl<'a> Client<'a> {
         if ends || self.body != Framing::Length { self.flush().await } else { Ok(()) }
     }
 
-    /// Sends the head, unless a body of known length follows it.
-    ///
-    /// # Errors
-    /// The client has gone.
-    pub async fn flush_head(&mut self) -> pingora::Result<()> {
+    async fn flush_head(&mut self) -> pingora::Result<()> {
         if self.body == Framing::Length { Ok(()) } else { self.flush().await }
     }
-
-    /// Sends what was held back.
-    ///
-    /// # Errors
-    /// The client has gone.
-    pub async fn flush(&mut self) -> pingora::Result<()> {
-        poll_fn(|cx| self.wire.poll_flush(cx)).await.map_err(broken)
-    }
-
-    /// Writes up to three parts, one behind the other.
-    async fn write(&mut self, parts: &[&[u8]]) -> pingora::Result<()> {
-        let whole: usize = parts.iter().map(|part| part.len()).sum();
-        let mut written = 0;
-        let wire = &mut *self.wire;
-        poll_fn(|cx| {
-            while written < whole {
-                let mut rest = [IoSlice::new(&[]); 3];
-                let mut before = written;
-                for (place, part) in rest.iter_mut().zip(parts) {
-                    let (done, left) = part.split_at(before.min(part.len()));
-                    before -= done.len();
-                    *place = IoSlice::new(left);
-                }
-                written += ready!(wire.poll_write(cx, &rest))?;
-            }
-            Poll::Ready(Ok(()))
-        })
-        .await
-        .map_err(broken)
-    }
-
-    fn framing(&self, head: &ResponseHeader) -> Framing {
-        if self.head.method == Method::HEAD || matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
-        {
-            Framing::None
-        } else if head.headers.contains_key(header::TRANSFER_ENCODING) {
-            Framing::Chunked
-        } else if head.headers.contains_key(header::CONTENT_LENGTH) {
-            Framing::Length
-        } else {
-            Framing::UntilClose
-        }
-    }
 }
 
-fn broken(error: io::Error) -> Box<Error> {
-    Error::because(ErrorType::WriteError, "writing the answer", error).into_down()
-}
+impl Downstream for Http1<'_> {
+    type Head = LaneHead;
+    type Answer = AnswerLines;
 
-impl Downstream for Client<'_> {
-    fn head(&self) -> &RequestHeader {
-        &self.head
+    fn head(&self) -> &LaneHead {
+        self.head
     }
 
-    fn head_mut(&mut self) -> &mut RequestHeader {
-        &mut self.head
+    fn head_mut(&mut self) -> &mut LaneHead {
+        self.head
     }
 
     fn client(&self) -> Option<&ClientSide> {
@@ -194,7 +205,7 @@ impl Downstream for Client<'_> {
     }
 
     fn has_hop_by_hop(&self) -> bool {
-        self.hop_by_hop
+        self.head.has_hop_by_hop()
     }
 
     fn wants_upgrade(&self) -> bool {
@@ -229,8 +240,46 @@ impl Downstream for Client<'_> {
         poll_fn(|cx| self.poll_gone(cx))
     }
 
-    async fn reply(&mut self, head: ResponseHeader, body: Bytes) -> pingora::Result<()> {
-        self.write_head(head).await?;
+    async fn reply(&mut self, mut head: AnswerLines, body: Bytes) -> pingora::Result<()> {
+        self.write_head(&mut head).await?;
         self.write_piece(&body, true).await
+    }
+}
+
+impl Fields for AnswerLines {
+    type Lines = Lines;
+
+    fn fields(&self) -> &Lines {
+        &self.lines
+    }
+
+    fn set(&mut self, name: Name<'_>, value: HeaderValue) -> pingora::Result<()> {
+        Fields::set(&mut self.lines, name, value)
+    }
+
+    fn add(&mut self, name: Name<'_>, value: HeaderValue) -> pingora::Result<()> {
+        Fields::add(&mut self.lines, name, value)
+    }
+
+    fn remove(&mut self, name: &http::HeaderName) {
+        Fields::remove(&mut self.lines, name);
+    }
+
+    fn remove_where(&mut self, unwanted: impl Fn(&str) -> bool) {
+        self.lines.remove_where(unwanted);
+    }
+}
+
+impl AnswerHead for AnswerLines {
+    fn of(status: StatusCode, _fields: usize) -> pingora::Result<AnswerLines> {
+        Ok(AnswerLines::of(status))
+    }
+
+    fn status(&self) -> StatusCode {
+        AnswerLines::status(self)
+    }
+
+    fn speak_http11(&mut self) {
+        AnswerLines::speak_http11(self);
     }
 }

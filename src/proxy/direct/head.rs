@@ -1,81 +1,286 @@
-//! Heads on the direct lane: from the bytes that the edge has judged to the fields that the steps of a request change, and what
-//! Pingora does to heads on its own way.
+//! The head of a request on the direct lane: from the bytes that the edge has judged to those that the origin gets.
 
-use bytes::Bytes;
-use http::{HeaderName, Version, header};
-use memchr::memchr_iter;
-use pingora::http::{RequestHeader, ResponseHeader, header_value_from_raw};
-use pingora::protocols::http::authority::validate_request_authority;
+use std::ops::Range;
+use std::str;
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Version, header};
 use pingora::{Error, ErrorType};
 
-use tidegate_http::head::Parser;
+use super::super::fields::Name;
+use super::super::request_view::{RequestHead, WholeHead, read_of};
+use crate::answer::{Form, cors};
+use tidegate_http::head::{Body, Head};
+use tidegate_http::lines::{Lines, Lookup, Unwritable};
 
 /// Fields of a request that never travel further than its connection (RFC 9110 section 7.6.1, with the older names).
-const HOP_BY_HOP: [HeaderName; 7] = [
-    header::PROXY_AUTHENTICATE,
-    header::PROXY_AUTHORIZATION,
-    header::TE,
-    header::TRAILER,
-    header::TRANSFER_ENCODING,
-    header::CONNECTION,
-    header::UPGRADE,
+const HOP_BY_HOP: [&[u8]; 10] = [
+    b"connection",
+    b"keep-alive",
+    b"proxy-connection",
+    b"proxy-authenticate",
+    b"proxy-authorization",
+    b"te",
+    b"trailer",
+    b"transfer-encoding",
+    b"upgrade",
+    b"http2-settings",
 ];
-const OLDER: [&str; 2] = ["keep-alive", "proxy-connection"];
-const NEWER: &str = "http2-settings";
 
-/// The head in these bytes, which were judged: a request line of three words, and fields of one reading each.
-pub fn request(bytes: Bytes) -> Option<RequestHeader> {
-    let mut ends = memchr_iter(b'\n', &bytes);
-    let line_end = ends.next()?;
-    let mut words = bytes.get(..line_end)?.split(|byte| *byte == b' ');
-    let (method, target) = (words.next()?, words.next()?);
-    let mut head = RequestHeader::build(method, target, Some(ends.count().saturating_sub(1))).ok()?;
-    head.set_version(Version::HTTP_11);
-    let mut parser = Parser { bytes: &bytes, at: line_end + 1 };
-    while let Some((name, value)) = parser.field(false).ok()? {
-        let value = header_value_from_raw(bytes.slice_ref(value));
-        head.append_header(bytes.slice_ref(name), value).ok()?;
-    }
-    Some(head)
+/// A head: all lines of it, and beside them those that a decision may read.
+#[derive(Debug, Default)]
+pub struct LaneHead {
+    method: Method,
+    /// The canonical target.
+    target: String,
+    /// Where its path ends.
+    path: usize,
+    version: Version,
+    length: Option<u64>,
+    hop_by_hop: bool,
+    lines: Lines,
+    read: HeaderMap,
 }
 
-/// Takes out what concerns the client's connection only, and what its `Connection` names. The edge has refused a head in which that is more
-/// than such fields.
-pub fn strip(upstream: &mut RequestHeader) {
-    let lines = upstream.headers.get_all(header::CONNECTION).iter();
-    let named = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
-    let named: Vec<HeaderName> = named.filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok()).collect();
-    // in Pingora's order, as each removal moves the last field into the gap
-    for name in &named {
-        upstream.remove_header(name);
+impl LaneHead {
+    /// Takes the place of the one before: the head at the front of `bytes`, of which decisions may read the fields of these names. `None`
+    /// if the bytes are not those of the head.
+    pub fn read(&mut self, head: &Head, bytes: &[u8], names: &[HeaderName]) -> Option<()> {
+        self.method = Method::from_bytes(bytes.get(head.method.clone())?).ok()?;
+        let fields = head.target.end + memchr::memchr(b'\n', bytes.get(head.target.end..head.end)?)? + 1;
+        self.lines.read(bytes.get(head.start..head.end)?, fields - head.start)?;
+        let target = match &head.canonical_target {
+            Some(target) => target.as_str(),
+            None => str::from_utf8(bytes.get(head.target.clone())?).ok()?,
+        };
+        self.target.clear();
+        self.target.push_str(target);
+        self.path = target.find('?').unwrap_or(target.len());
+        self.version = match head.version {
+            tidegate_http::head::Version::Http10 => Version::HTTP_10,
+            tidegate_http::head::Version::Http11 => Version::HTTP_11,
+        };
+        self.length = match head.body {
+            Body::Length(length) => Some(length),
+            Body::None | Body::Chunked => None,
+        };
+        self.hop_by_hop = head.hop_by_hop;
+        self.gather(names)
     }
-    for name in OLDER {
-        upstream.remove_header(name);
+
+    /// Copies the lines that a decision may read.
+    fn gather(&mut self, names: &[HeaderName]) -> Option<()> {
+        self.read.clear();
+        let names = read_of(&self.method, names);
+        for (name, value) in self.lines.iter() {
+            let is_wanted = |wanted: &&HeaderName| wanted.as_str().as_bytes().eq_ignore_ascii_case(name);
+            if let Some(name) = names.iter().find(is_wanted) {
+                self.read.try_append(name, HeaderValue::from_bytes(value).ok()?).ok()?;
+            }
+        }
+        Some(())
     }
-    for name in &HOP_BY_HOP {
-        upstream.remove_header(name);
+
+    /// Whether a field concerns the client's connection only.
+    pub fn has_hop_by_hop(&self) -> bool {
+        self.hop_by_hop
     }
-    upstream.remove_header(NEWER);
+
+    /// The memory that is kept for the next one, in bytes.
+    pub fn capacity(&self) -> usize {
+        self.target.capacity() + self.lines.capacity()
+    }
+
+    /// Makes `upstream` the lines that travel on: without those that concern the client's connection only, and what its `Connection`
+    /// names. The edge has refused a head in which that is more than such fields.
+    pub fn travels_on(&self, upstream: &mut Lines) {
+        upstream.copy(&self.lines);
+        if !self.hop_by_hop {
+            return;
+        }
+        for line in self.lines.lines(&header::CONNECTION) {
+            for named in line.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
+                upstream.remove(named);
+            }
+        }
+        for name in HOP_BY_HOP {
+            upstream.remove(name);
+        }
+    }
+
+    /// Writes the request line and these lines.
+    pub fn write(&self, lines: &Lines, out: &mut Vec<u8>) {
+        out.clear();
+        out.extend_from_slice(self.method.as_str().as_bytes());
+        out.push(b' ');
+        out.extend_from_slice(self.target.as_bytes());
+        out.extend_from_slice(b" HTTP/1.1\r\n");
+        lines.write(out);
+    }
+
+    fn part(&self, part: Range<usize>) -> &str {
+        self.target.get(part).unwrap_or_default()
+    }
+}
+
+impl RequestHead for LaneHead {
+    fn method(&self) -> &Method {
+        &self.method
+    }
+
+    fn path(&self) -> &str {
+        self.part(0..self.path)
+    }
+
+    fn query(&self) -> Option<&str> {
+        self.target.get(self.path + 1..)
+    }
+
+    fn authority(&self) -> &str {
+        self.read.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default()
+    }
+
+    fn fields(&self) -> &HeaderMap {
+        &self.read
+    }
+
+    fn form(&self) -> Form {
+        Form::of(&self.method, &some(&self.lines, [header::ACCEPT, header::CONTENT_TYPE]))
+    }
+
+    fn origin(&self) -> Option<HeaderValue> {
+        cors::origin(&some(&self.lines, [header::ORIGIN])).cloned()
+    }
+
+    fn put(&mut self, name: HeaderName, written: Option<&'static str>, line: HeaderValue) -> pingora::Result<()> {
+        let spelling = written.map_or(Name::Of(&name), Name::Spelled);
+        self.lines.set(spelling.written().as_bytes(), line.as_bytes()).map_err(unwritable)?;
+        self.read.insert(name, line);
+        Ok(())
+    }
+
+    fn remove(&mut self, name: &HeaderName) {
+        self.lines.remove(name.as_str().as_bytes());
+        self.read.remove(name);
+    }
+
+    fn remove_where(&mut self, unwanted: impl Fn(&str) -> bool) {
+        let before = self.lines.len();
+        super::super::fields::Fields::remove_where(&mut self.lines, &unwanted);
+        if self.lines.len() < before {
+            let names: Vec<HeaderName> = self.read.keys().filter(|name| unwanted(name.as_str())).cloned().collect();
+            for name in names {
+                self.read.remove(name);
+            }
+        }
+    }
+}
+
+impl WholeHead for LaneHead {
+    fn version(&self) -> Version {
+        self.version
+    }
+
+    fn content_length(&self) -> Option<u64> {
+        self.length
+    }
+}
+
+/// The lines of these names.
+fn some<const N: usize>(lines: &Lines, names: [HeaderName; N]) -> HeaderMap {
+    let mut found = HeaderMap::new();
+    for name in names {
+        for value in lines.lines(&name) {
+            if let Ok(value) = HeaderValue::from_bytes(value) {
+                found.append(name.clone(), value);
+            }
+        }
+    }
+    found
 }
 
 /// Sees to it that the operator's edits have left a host.
 ///
 /// # Errors
 /// They have made one that no request may have.
-pub fn check(upstream: &mut RequestHeader) -> pingora::Result<()> {
-    if !upstream.headers.contains_key(header::HOST) {
-        upstream.insert_header(header::HOST, "")?;
+pub fn check(upstream: &mut Lines) -> pingora::Result<()> {
+    let mut hosts = upstream.lines(&header::HOST);
+    let (host, second) = (hosts.next(), hosts.next());
+    if second.is_some() || host.is_some_and(|host| host.contains(&b'@')) {
+        return Err(
+            Error::explain(ErrorType::InvalidHTTPHeader, "a request with two hosts, or none that is one").into_in()
+        );
     }
-    validate_request_authority(upstream).map_err(Error::into_in)
-}
-
-/// Says that the body of an answer, which ends with the origin's connection, comes in chunks, so that the client's can stay.
-pub fn chunk(answer: &mut ResponseHeader) -> pingora::Result<()> {
-    answer.set_version(Version::HTTP_11);
-    answer.insert_header(header::TRANSFER_ENCODING, "chunked")
+    if host.is_none() {
+        drop(hosts);
+        upstream.add(b"Host", b"").map_err(unwritable)?;
+    }
+    Ok(())
 }
 
 /// The error of a head that no connection can carry.
-pub fn unwritable() -> Box<Error> {
-    Error::explain(ErrorType::InvalidHTTPHeader, "a request that cannot be written").into_up()
+fn unwritable(error: Unwritable) -> Box<Error> {
+    Error::because(ErrorType::InvalidHTTPHeader, "a request that cannot be written", error).into_in()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidegate_http::head::fields::UnderscoreTwins;
+    use tidegate_http::head::{HeadLimits, parse};
+    use tidegate_http::path::EscapedSlash;
+
+    fn head(text: &str) -> LaneHead {
+        let limits = HeadLimits {
+            bytes: 4096,
+            request_line: 1024,
+            fields: 50,
+            twins: UnderscoreTwins::Refuse,
+            escaped_slash: EscapedSlash::Keep,
+        };
+        let parsed = parse(text.as_bytes(), &limits).expect("no fault").expect("whole");
+        let mut head = LaneHead::default();
+        head.read(&parsed, text.as_bytes(), &[header::HOST, header::COOKIE]).expect("the head of these bytes");
+        head
+    }
+
+    fn forwarded(head: &LaneHead) -> String {
+        let (mut upstream, mut out) = (Lines::default(), Vec::new());
+        head.travels_on(&mut upstream);
+        head.write(&upstream, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn what_travels_on_is_what_was_judged_without_what_concerns_the_connection() {
+        let head = head(
+            "\r\nGET http://a.test/x/../b?c HTTP/1.1\r\nHOST: a.test\r\nConnection: x-Mine, close\r\nX-Mine: 1\r\nTE: trailers\r\ncookie: d\r\nAccept:  \t*/* \r\n\r\nGET /next",
+        );
+        assert_eq!(forwarded(&head), "GET /b?c HTTP/1.1\r\nHOST: a.test\r\ncookie: d\r\nAccept: */*\r\n\r\n");
+        assert_eq!((head.path(), head.query(), head.authority()), ("/b", Some("c"), "a.test"));
+        assert_eq!(head.fields().len(), 2);
+    }
+
+    #[test]
+    fn edits_are_seen_by_decisions_and_by_the_origin() {
+        let mut head = head("GET / HTTP/1.1\r\nHost: a\r\nCookie: a\r\nX-Gone: 1\r\nX-Kept: 2\r\ncookie: b\r\n\r\n");
+        head.put(header::COOKIE, None, HeaderValue::from_static("b")).unwrap();
+        head.remove_where(|name| name == "x-gone");
+        assert_eq!(forwarded(&head), "GET / HTTP/1.1\r\nHost: a\r\ncookie: b\r\nX-Kept: 2\r\n\r\n");
+        assert_eq!(head.fields().get_all(header::COOKIE).iter().count(), 1);
+        head.remove(&header::COOKIE);
+        assert_eq!(forwarded(&head), "GET / HTTP/1.1\r\nHost: a\r\nX-Kept: 2\r\n\r\n");
+        assert!(!head.fields().contains_key(header::COOKIE));
+    }
+
+    #[test]
+    fn a_head_without_a_host_gets_an_empty_one_and_one_with_two_is_refused() {
+        let mut lines = Lines::default();
+        check(&mut lines).unwrap();
+        assert!(lines.iter().eq([(&b"Host"[..], &b""[..])]));
+        lines.add(b"host", b"b").unwrap();
+        assert!(check(&mut lines).is_err());
+        let mut lines = Lines::default();
+        lines.add(b"host", b"user@b").unwrap();
+        assert!(check(&mut lines).is_err());
+    }
 }

@@ -8,39 +8,48 @@
 //! | step | here | in Pingora's phases |
 //! |---|---|---|
 //! | judge | [`judge::at_head`] | the same, or in the session |
-//! | admit, or answer | [`outcome::decide`] | the same |
+//! | admit, or answer | [`outcome::judged`] | the same, behind the judgement |
 //! | an address, an attempt, and what comes of it | [`forward::attempt`], [`attempts`] | the same |
-//! | the head for the origin | [`forward::head`] behind [`head::strip`] | behind Pingora's own |
+//! | the head for the origin | [`forward::head`] behind [`LaneHead::travels_on`](head::LaneHead::travels_on) | behind Pingora's own |
 //! | the head for the client | [`response::head`] | the same |
 //! | the body | [`response::body`] for each piece | the same |
 //! | the end | [`response::failed`], [`response::ended`] | the same |
+//!
+//! Heads stay bytes: ranges over what came, edited by the functions that edit Pingora's heads, too ([`fields`](super::fields)), and written by
+//! one writer ([`Lines`](tidegate_http::lines::Lines)). Nothing else of a head goes on.
+//!
+//! A client's side is what implements [`Client`]: [`Http1`] on a connection of its own. Whoever speaks another protocol to clients makes a
+//! [`LaneHead`](head::LaneHead) of what came, has it judged, and calls [`DirectLane::request`] with its own side.
 //!
 //! What else there is goes Pingora's way: bodies, upgrades, `Expect`, HTTP/1.0, HTTP/2 on either side. `server.direct: off`, the default, sends everything there.
 
 mod client;
 mod head;
+mod scratch;
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 
+use http::{HeaderValue, header};
 use pingora::Error;
-use pingora::protocols::http::v1::client::http_req_header_to_wire;
 
-use self::client::Client;
+use self::client::{Client, Http1};
+use self::scratch::{OriginSide, Scratch};
 use super::context::RequestContext;
-use super::downstream::Downstream as _;
+use super::fields::{Fields, Name};
 use super::forward::{self, Target};
 use super::judge::{self, AtHead};
+use super::request_view::RequestHead as _;
 use super::{attempts, observe, outcome, response};
 use crate::edge::requests::{Direct, Left, Requests};
 use crate::edge::transport::Transport;
 use crate::origins::connector;
-use crate::origins::exchange::{Body, Exchange, Piece};
+use crate::origins::exchange::{AnswerLines, Body, Exchange, Piece};
 use crate::policy::{Action, Protocol};
 use crate::running::process::Process;
-use tidegate_http::head::{Body as RequestBody, Version};
+use tidegate_http::head::{Body as RequestBody, Head, Version};
 
 /// The most attempts at one request, whatever a policy asks for.
 const MOST_ATTEMPTS: u32 = 8;
@@ -48,6 +57,14 @@ const MOST_ATTEMPTS: u32 = 8;
 /// The lane of all connections.
 pub struct DirectLane {
     process: Arc<Process>,
+}
+
+/// What comes behind a request.
+enum Next {
+    /// The next one.
+    Another,
+    /// Nothing of ours.
+    Left(Left),
 }
 
 impl DirectLane {
@@ -67,42 +84,54 @@ impl DirectLane {
             if !is_plain || head.upgrade || head.expect_continue {
                 return Left::Request(head, None);
             }
-            let stays = requests.may_stay(&head);
-            let (wire, process) = (&*requests.wire, &self.process);
-            let mut context = match judge::at_head(process, &wire.client().info, &head, wire.inbox(), stays) {
-                AtHead::Forward(context) => context,
-                AtHead::Unread => return Left::Request(head, None),
-                AtHead::Answer { bytes, stay } => {
-                    requests.begin(&head);
-                    requests.wire.put(&bytes);
-                    if !stay {
-                        return Left::Linger;
-                    }
-                    if poll_fn(|cx| requests.wire.poll_flush(cx)).await.is_err() {
-                        return Left::Nothing;
-                    }
-                    continue;
-                }
-            };
-            if !is_for_us(&context) {
-                return Left::Request(head, Some(context));
-            }
-            let taken = requests.begin(&head);
-            let Some(fields) = head::request(taken.freeze()) else { return Left::Close };
-            let mut client = Client::new(requests.wire, fields, head.hop_by_hop, stays);
-            self.request(&mut client, &mut context).await;
-            if !client.stays() {
-                return Left::Close;
+            let mut scratch = Scratch::take();
+            let next = self.next(&mut requests, head, &mut scratch).await;
+            scratch.put();
+            if let Next::Left(left) = next {
+                return left;
             }
         }
     }
 
-    /// Serves one request to its log line.
-    async fn request(&self, client: &mut Client<'_>, context: &mut RequestContext) {
+    /// Judges the request that has come, and serves it if that is for the lane.
+    async fn next(&self, requests: &mut Requests<'_, Transport>, head: Head, scratch: &mut Scratch) -> Next {
+        let context = RequestContext::boxed(self.process.generation());
+        let names = context.generation.engine().fields().all();
+        if scratch.head.read(&head, requests.wire.inbox(), names).is_none() {
+            return Next::Left(Left::Request(head, None));
+        }
+        let stays = requests.may_stay(&head);
+        let info = &requests.wire.client().info;
+        let mut context = match judge::at_head(&self.process, info, &mut scratch.head, context, stays) {
+            AtHead::Forward(context) => context,
+            AtHead::Unread => return Next::Left(Left::Request(head, None)),
+            AtHead::Answer { bytes, stay } => {
+                requests.begin(&head);
+                requests.wire.put(&bytes);
+                if !stay {
+                    return Next::Left(Left::Linger);
+                }
+                return match poll_fn(|cx| requests.wire.poll_flush(cx)).await {
+                    Ok(()) => Next::Another,
+                    Err(_) => Next::Left(Left::Nothing),
+                };
+            }
+        };
+        if !is_for_us(&context) {
+            return Next::Left(Left::Request(head, Some(context)));
+        }
+        requests.begin(&head);
+        let mut client = Http1::new(requests.wire, &mut scratch.head, &mut scratch.text, stays);
+        self.request(&mut client, &mut context, &mut scratch.origin).await;
+        if client.stays() { Next::Another } else { Next::Left(Left::Close) }
+    }
+
+    /// Serves one judged request to its log line.
+    async fn request(&self, client: &mut impl Client, context: &mut RequestContext, side: &mut OriginSide) {
         let process = &*self.process;
-        let served = match outcome::decide(process, client, context).await {
+        let served = match outcome::judged(process, client, context).await {
             Ok(true) => Ok(()),
-            Ok(false) => self.forward(client, context).await,
+            Ok(false) => self.forward(client, context, side).await,
             Err(error) => Err(error),
         };
         if let Err(error) = served {
@@ -113,17 +142,27 @@ impl DirectLane {
     }
 
     /// Takes a request to its origin, again where that is allowed.
-    async fn forward(&self, client: &mut Client<'_>, context: &mut RequestContext) -> pingora::Result<()> {
+    async fn forward(
+        &self,
+        client: &mut impl Client,
+        context: &mut RequestContext,
+        side: &mut OriginSide,
+    ) -> pingora::Result<()> {
         let mut attempts = 1;
         loop {
-            match self.attempt(client, context).await {
+            match self.attempt(client, context, side).await {
                 Err(error) if error.retry() && attempts < MOST_ATTEMPTS => attempts += 1,
                 ended => return ended,
             }
         }
     }
 
-    async fn attempt(&self, client: &mut Client<'_>, context: &mut RequestContext) -> pingora::Result<()> {
+    async fn attempt(
+        &self,
+        client: &mut impl Client,
+        context: &mut RequestContext,
+        side: &mut OriginSide,
+    ) -> pingora::Result<()> {
         let clock = &self.process.clock;
         let target = forward::attempt(&self.process, client, context)?;
         let kept = context.attempt.as_ref().and_then(|attempt| attempt.kept().take(target.way.key()));
@@ -140,8 +179,18 @@ impl DirectLane {
             },
         };
         observe::connected(context, reused);
-        let mut exchange = Exchange::new(stream, target.read);
-        match self.exchange(client, context, &mut exchange, &target).await {
+        let OriginSide { lines, text, answer, buffers } = side;
+        let mut exchange = Exchange::new(stream, target.read, buffers);
+        let ended = async {
+            client.head().travels_on(lines);
+            forward::head(client, lines, context)?;
+            if context.route().is_some_and(|route| !route.request_headers.is_empty()) {
+                head::check(lines)?;
+            }
+            client.head().write(lines, text);
+            self.exchange(client, context, &mut exchange, (text, answer), &target).await
+        };
+        match ended.await {
             Ok(()) => {
                 if let (Some(attempt), Some(stream)) = (&context.attempt, exchange.kept()) {
                     attempt.kept().put(stream, target.idle);
@@ -160,29 +209,23 @@ impl DirectLane {
     /// Sends the request and passes the answer on.
     async fn exchange(
         &self,
-        client: &mut Client<'_>,
+        client: &mut impl Client,
         context: &mut RequestContext,
-        exchange: &mut Exchange,
+        exchange: &mut Exchange<'_>,
+        (request, answer): (&[u8], &mut AnswerLines),
         target: &Target,
     ) -> pingora::Result<()> {
-        let mut upstream = client.head().clone();
-        upstream.set_version(http::Version::HTTP_11);
-        if client.has_hop_by_hop() {
-            head::strip(&mut upstream);
-        }
-        forward::head(client, &mut upstream, context)?;
-        if context.route().is_some_and(|route| !route.request_headers.is_empty()) {
-            head::check(&mut upstream)?;
-        }
-        let bytes = http_req_header_to_wire(&upstream).ok_or_else(head::unwritable)?;
-        exchange.send(&upstream.method, &bytes, target.write).await.map_err(Error::into_up)?;
+        exchange.send(client.head().method(), request, target.write).await.map_err(Error::into_up)?;
         loop {
-            let mut answer = either(client, |cx| exchange.poll_head(cx)).await?;
-            let interim = answer.status.is_informational();
+            either(client, |cx| exchange.poll_head(cx, answer)).await?;
+            let interim = answer.status().is_informational();
             if !interim && exchange.body() == Body::UntilClose {
-                head::chunk(&mut answer)?;
+                // so that the client's connection can stay
+                answer.speak_http11();
+                let chunked = HeaderValue::from_static("chunked");
+                Fields::set(&mut answer.lines, Name::Of(&header::TRANSFER_ENCODING), chunked)?;
             }
-            response::head(&self.process, client, &mut answer, context).await?;
+            response::head(&self.process, client, answer, context).await?;
             client.write_head(answer).await?;
             if !interim {
                 break;
@@ -225,8 +268,8 @@ fn is_for_us(context: &RequestContext) -> bool {
 
 /// Waits for the origin, or until the client has gone or its answer is late.
 async fn either<T>(
-    client: &mut Client<'_>,
-    mut origin: impl FnMut(&mut std::task::Context<'_>) -> Poll<pingora::Result<T>>,
+    client: &mut impl Client,
+    mut origin: impl FnMut(&mut Context<'_>) -> Poll<pingora::Result<T>>,
 ) -> pingora::Result<T> {
     poll_fn(|cx| match origin(cx) {
         Poll::Ready(came) => Poll::Ready(came.map_err(Error::into_up)),

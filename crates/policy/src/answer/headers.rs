@@ -26,6 +26,7 @@ use crate::policy::{FieldStyle, Mode, Policy, Report, Responses, Route};
 use crate::units::time::ceil_seconds;
 use lines::{APART, PolicyLines};
 use promise::{Promise, Unit};
+use tidegate_http::lines::Lookup;
 
 /// Fields to be added to an answer, each as a line of its own.
 pub type Fields = ArrayVec<(HeaderName, HeaderValue), 4>;
@@ -74,7 +75,7 @@ impl RouteFields {
         decision: &Decision,
         policy: &Policy,
         status: StatusCode,
-        beside: &HeaderMap,
+        beside: &impl Lookup,
         wall_unix_nanos: u64,
     ) -> Fields {
         let readings = match decision.verdict {
@@ -107,7 +108,7 @@ impl RouteFields {
         readings: &[Line<'_>],
         decision: &Decision,
         policy: &Policy,
-        beside: &HeaderMap,
+        beside: &impl Lookup,
         wall_unix_nanos: u64,
     ) -> Fields {
         let mut fields = Fields::new();
@@ -131,11 +132,11 @@ impl RouteFields {
     }
 
     /// Whether the origin uses one of our names, and if so, whether also with the prefix.
-    fn clashes(&self, beside: &HeaderMap) -> Option<bool> {
-        let lines = || beside.get_all(&RATELIMIT).iter().chain(beside.get_all(&RATELIMIT_POLICY));
+    fn clashes(&self, beside: &impl Lookup) -> Option<bool> {
+        let lines = || beside.lines(&RATELIMIT).chain(beside.lines(&RATELIMIT_POLICY));
         lines().next()?;
         // a name inside a parameter's text counts too: one prefix too many does no harm
-        let uses = |name: &String| lines().any(|line| contains(line.as_bytes(), name.as_bytes()));
+        let uses = |name: &String| lines().any(|line| contains(line, name.as_bytes()));
         self.policy.names.iter().any(uses).then(|| self.policy.names_apart.iter().any(uses))
     }
 }
@@ -316,9 +317,9 @@ static LEGACY: Names = [
 
 /// The older spellings, of the first limit only that is counted in requests, as they have no word for anything else. The reset is counted in seconds from `epoch_nanos` ago: 0 gives the
 /// wait, the wall clock gives a point in time.
-fn single(names: &Names, lines: &[Line<'_>], beside: &HeaderMap, epoch_nanos: u64, fields: &mut Fields) {
+fn single(names: &Names, lines: &[Line<'_>], beside: &impl Lookup, epoch_nanos: u64, fields: &mut Fields) {
     let Some(line) = lines.iter().find(|line| line.promise.unit == Unit::Requests) else { return };
-    if names.iter().any(|name| beside.contains_key(name)) {
+    if names.iter().any(|name| beside.has(name)) {
         return;
     }
     let reset = ceil_seconds(epoch_nanos.saturating_add(line.reset_nanos().unwrap_or(0)));

@@ -59,23 +59,32 @@ pub struct CriticalityField {
 }
 
 impl ClientRules {
+    /// Which fields this peer [may not tell](ClientRules::may_not_tell).
+    pub fn untold(&self, peer: Peer) -> impl Fn(&str) -> bool + '_ {
+        let trusted = self.trust.believes(peer);
+        move |name| self.may_not_tell(trusted, name)
+    }
+
     /// Whether a peer may not tell this field: it is taken out before the request is judged, so that no decision rests on it and no
     /// origin gets it. The client is found before that, as only [`resolve`](super::resolve) reads what a stranger claims to forward.
-    pub fn may_not_tell(&self, peer_trusted: bool, name: &HeaderName) -> bool {
+    /// Its name in lower case.
+    pub fn may_not_tell(&self, peer_trusted: bool, name: &str) -> bool {
         if self.criticality.as_ref().is_some_and(|field| field.name == name) {
             return !peer_trusted;
         }
         let read = self.header.name();
-        if matches!(&self.header, ForwardHeader::Single(single) if is_twin_of(name.as_str(), single.as_str())) {
+        if matches!(&self.header, ForwardHeader::Single(single) if is_twin_of(name, single.as_str())) {
             return true;
         }
-        match standing(name.as_str()) {
+        match standing(name) {
             Some(Standing::Trusted) => !peer_trusted,
-            Some(Standing::Named) => !(peer_trusted && (read == name || self.keep_headers.contains(name))),
+            Some(Standing::Named) => {
+                !(peer_trusted && (read == name || self.keep_headers.iter().any(|kept| kept == name)))
+            }
             Some(Standing::Nobody) => true,
             // a trusted peer writes the one that is read, and passes the other on as a stranger wrote it
             None if read == name => !peer_trusted,
-            None => name == X_FORWARDED_FOR || name == header::FORWARDED,
+            None => X_FORWARDED_FOR == name || header::FORWARDED == name,
         }
     }
 }

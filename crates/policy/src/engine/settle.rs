@@ -3,7 +3,7 @@
 //! The proxy reports that the request went out, that its answer came, how many bytes of a body passed, or that the connection was
 //! switched to another protocol. The engine then charges costs that were unknown before.
 
-use http::{HeaderMap, HeaderName, StatusCode};
+use http::{HeaderName, StatusCode};
 
 use super::core::Engine;
 use super::decision::{Decision, Outcome};
@@ -11,6 +11,7 @@ use super::evaluation::{Evaluation, Held, Holds};
 use crate::limiter::Hold;
 use crate::policy::{CostRule, Counted, Mode, OnLimit, Rule};
 use crate::units::{Cost, Timestamp};
+use tidegate_http::lines::Lookup;
 
 impl Engine {
     /// The request is being sent to its origin. From here on an attempt that never gets an answer counts as one that
@@ -38,7 +39,7 @@ impl Engine {
         evaluation: &Evaluation,
         holds: &mut Holds,
         status: StatusCode,
-        headers: &HeaderMap,
+        headers: &impl Lookup,
         now: Timestamp,
     ) {
         let mut position = 0;
@@ -138,15 +139,20 @@ impl Engine {
 }
 
 /// What an answer costs under a rule; `None` if it does not count.
-fn charge(rule: &Rule, status: StatusCode, headers: &HeaderMap) -> Option<Charge> {
+fn charge(rule: &Rule, status: StatusCode, headers: &impl Lookup) -> Option<Charge> {
     if let Counted::Responses(statuses) = &rule.counted
         && !statuses.contains(status)
     {
         return None;
     }
     let CostRule::Response { header, .. } = &rule.cost else { return Some(Charge::Held) };
-    let stated = headers.get(header).and_then(|value| value.to_str().ok()?.trim().parse::<u64>().ok());
+    let stated = headers.first(header).and_then(number);
     Some(stated.map_or(Charge::Held, |cost| Charge::Stated(u32::try_from(cost).unwrap_or(u32::MAX))))
+}
+
+/// A number without a sign.
+fn number(value: &[u8]) -> Option<u64> {
+    std::str::from_utf8(value.trim_ascii()).ok()?.parse().ok()
 }
 
 /// What an answer that counts costs.

@@ -81,11 +81,16 @@ impl FieldsRead {
         &self.all
     }
 
+    /// Whether any field can be [an imitation](FieldsRead::is_imitation).
+    pub fn has_imitations(&self) -> bool {
+        !self.nominable.is_empty()
+    }
+
     /// Whether CGI and its descendants would take this field for another one that is read, as they read `X_Plan` and `X.Plan` as
-    /// `X-Plan`.
-    pub fn is_imitation(&self, field: &HeaderName) -> bool {
-        let is_twin = |name: &HeaderName| is_twin_of(field.as_str(), name.as_str());
-        self.nominable.iter().any(is_twin) && !self.nominable.contains(field)
+    /// `X-Plan`. Its name in lower case.
+    pub fn is_imitation(&self, field: &str) -> bool {
+        let is_twin = |name: &HeaderName| is_twin_of(field, name.as_str());
+        self.nominable.iter().any(is_twin) && !self.nominable.iter().any(|name| name == field)
     }
 
     /// Looks for a head that the origin would read in another way.
@@ -111,18 +116,22 @@ impl FieldsRead {
         peer: Peer,
         headers: &HeaderMap,
     ) -> Vec<(HeaderName, Option<HeaderValue>)> {
-        let mut edits = Vec::new();
-        if self.repeated != RepeatedFields::Refuse {
-            edits.extend(
-                self.single.iter().filter_map(|name| Some((name.clone(), Some(self.line_to_keep(headers, name)?)))),
-            );
-        }
+        let mut edits: Vec<_> = self.joined(headers).into_iter().map(|(name, line)| (name, Some(line))).collect();
         if !headers.is_empty() {
-            let trusted = rules.trust.believes(peer);
-            let untold = headers.keys().filter(|name| rules.may_not_tell(trusted, name));
+            let may_not_tell = rules.untold(peer);
+            let untold = headers.keys().filter(|name| may_not_tell(name.as_str()));
             edits.extend(untold.map(|name| (name.clone(), None)));
         }
         edits
+    }
+
+    /// The fields in several lines of which one stays, as the policy wants it: that line.
+    pub fn joined(&self, headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
+        if self.repeated == RepeatedFields::Refuse {
+            return Vec::new();
+        }
+        let kept = |name: &HeaderName| Some((name.clone(), self.line_to_keep(headers, name)?));
+        self.single.iter().filter_map(kept).collect()
     }
 
     /// The line of a field that stays; `None` if it has no other.

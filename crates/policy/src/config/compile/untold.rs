@@ -62,5 +62,5 @@ fn is_untold(rules: &ClientRules, settings: &Settings, name: &HeaderName) -> boo
         "client-cert" => tls.any(|tls| tls.client_certificates.is_some()),
         _ => name == X_FORWARDED_PROTO && tls.next().is_some(),
     };
-    !is_own && rules.may_not_tell(trusts, name)
+    !is_own && rules.may_not_tell(trusts, name.as_str())
 }
