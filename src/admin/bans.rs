@@ -12,12 +12,14 @@ use serde::Deserialize;
 
 use super::asked::Asked;
 use super::context::Context;
+use super::endpoint::Later;
 use super::whom;
 use crate::bans::{Ban, Full, MOST_BANS, Order, Target, key_request};
 use crate::client::{ClientNetwork, Mark};
 use crate::engine::Engine;
 use crate::observe::state::{BanState, Banned, Bans, NamedNetworks, Unbanned};
 use crate::running::bans;
+use crate::running::kept_bans::Kept;
 use crate::small_server::{Answer, Origin};
 use crate::system::clock::wall_nanos;
 use crate::units::Prefix;
@@ -56,31 +58,60 @@ struct Lifted {
     target: String,
 }
 
-/// `POST /api/v1/ban`.
-pub fn ban(context: &Arc<Context>, asked: &Asked) -> Answer {
-    let wanted: Wanted = match asked.json() {
-        Ok(wanted) => wanted,
-        Err(refusal) => return refusal,
-    };
+/// `POST /api/v1/ban`. The ban is in force at once, and the answer comes when it is on disk too, if it is to be.
+pub fn ban(context: Arc<Context>, asked: Asked) -> Later {
+    Box::pin(async move {
+        match given(&context, &asked) {
+            Ok(ban) => {
+                let kept = keep(&context).await;
+                let (on_disk, has_directory) = (kept == Kept::OnDisk, kept != Kept::NoDirectory);
+                Answer::json(StatusCode::OK, &Banned { ban, on_disk, has_directory, schema: "tidegate.ban/1".into() })
+            }
+            Err(refusal) => refusal,
+        }
+    })
+}
+
+/// `POST /api/v1/unban`. As above.
+pub fn unban(context: Arc<Context>, asked: Asked) -> Later {
+    Box::pin(async move {
+        match lifted(&context, &asked) {
+            Ok(lifted) => {
+                let kept = keep(&context).await;
+                let (on_disk, has_directory) = (kept == Kept::OnDisk, kept != Kept::NoDirectory);
+                let told = Unbanned { lifted, on_disk, has_directory, schema: "tidegate.unban/1".into() };
+                Answer::json(StatusCode::OK, &told)
+            }
+            Err(refusal) => refusal,
+        }
+    })
+}
+
+/// Waits for an order to be on disk.
+async fn keep(context: &Context) -> Kept {
+    let kept = &context.process.kept_bans;
+    kept.kept(kept.changed()).await
+}
+
+/// Gives a ban, and tells it.
+fn given(context: &Context, asked: &Asked) -> Result<BanState, Answer> {
+    let wanted: Wanted = asked.json()?;
     if context.process.handing_over() {
         let why = "an upgrade is under way, and would not take this ban along: try again in a moment";
-        return Answer::error(StatusCode::SERVICE_UNAVAILABLE, why);
+        return Err(Answer::error(StatusCode::SERVICE_UNAVAILABLE, why));
     }
     let length = Duration::from_secs(wanted.for_seconds);
     if length.is_zero() || length > LONGEST {
         let why = "a ban lasts from 1 second to 365 days; `deny:` in the policy keeps a network out for good";
-        return Answer::error(StatusCode::BAD_REQUEST, why);
+        return Err(Answer::error(StatusCode::BAD_REQUEST, why));
     }
-    let target = match target(context, &wanted.target) {
-        Ok(target) => target,
-        Err(refusal) => return refusal,
-    };
+    let target = target(context, &wanted.target)?;
     let generation = context.process.generation();
     let engine = generation.engine();
     if !wanted.force
         && let Some(why) = objection(engine, &target, wanted.from)
     {
-        return Answer::error(StatusCode::CONFLICT, format!("{why}; ban it all the same with --force"));
+        return Err(Answer::error(StatusCode::CONFLICT, format!("{why}; ban it all the same with --force")));
     }
     let user = match asked.request().origin {
         Origin::Unix { user } => format!("user {user}"),
@@ -94,24 +125,22 @@ pub fn ban(context: &Arc<Context>, asked: &Asked) -> Answer {
             let told = bans::state_of(&context.process, &ban);
             let BanState { number, target, by, why, .. } = &told;
             tracing::info!(ban = number, client = target, by, why, seconds = wanted.for_seconds, "banned");
-            Answer::json(StatusCode::OK, &Banned { ban: told, schema: "tidegate.ban/1".into() })
+            Ok(told)
         }
         Err(Full) => {
             let why =
                 format!("{MOST_BANS} bans are in force already; lift one, or keep long lists in a file of `deny:`");
-            Answer::error(StatusCode::CONFLICT, why)
+            Err(Answer::error(StatusCode::CONFLICT, why))
         }
     }
 }
 
-/// `POST /api/v1/unban`.
-pub fn unban(context: &Arc<Context>, asked: &Asked) -> Answer {
-    let Lifted { target: text } = match asked.json() {
-        Ok(wanted) => wanted,
-        Err(refusal) => return refusal,
-    };
+/// Lifts bans, and tells them.
+fn lifted(context: &Context, asked: &Asked) -> Result<Vec<BanState>, Answer> {
+    let Lifted { target: text } = asked.json()?;
     if context.process.handing_over() {
-        return Answer::error(StatusCode::SERVICE_UNAVAILABLE, "an upgrade is under way: try again in a moment");
+        let why = "an upgrade is under way: try again in a moment";
+        return Err(Answer::error(StatusCode::SERVICE_UNAVAILABLE, why));
     }
     let now = context.process.clock.now();
     let number: Option<u32> = text.parse().ok();
@@ -124,16 +153,16 @@ pub fn unban(context: &Arc<Context>, asked: &Asked) -> Answer {
     let generation = context.process.generation();
     let all = generation.engine().bans();
     if number.is_none() && meant.is_none() && all.list(now).iter().filter(|ban| is_it(ban)).count() > 1 {
-        return whom::several(&text);
+        return Err(whom::several(&text));
     }
     let lifted: Vec<BanState> = all.lift(is_it, now).iter().map(|ban| bans::state_of(&context.process, ban)).collect();
     if lifted.is_empty() {
-        return Answer::error(StatusCode::NOT_FOUND, "there is no such ban: `tidegate bans` has the list");
+        return Err(Answer::error(StatusCode::NOT_FOUND, "there is no such ban: `tidegate bans` has the list"));
     }
     for BanState { number, target, .. } in &lifted {
         tracing::info!(ban = number, client = target, "ban lifted");
     }
-    Answer::json(StatusCode::OK, &Unbanned { lifted, schema: "tidegate.unban/1".into() })
+    Ok(lifted)
 }
 
 /// `GET /api/v1/bans`.

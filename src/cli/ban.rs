@@ -8,7 +8,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::global::Global;
-use super::output::print;
+use super::output::{print, say};
 use super::running;
 use super::status::Format;
 use crate::admin::client;
@@ -23,7 +23,7 @@ use crate::observe::state::Banned;
     tidegate ban c7f1Kc1m --for 30m                    # the first characters of a name in top or the log\n  \
     tidegate ban per_key=abc123 --for 10m              # a key of a limit: here an API key\n\n\
     Each request of it is refused with 403 before any limit is asked, behind trusted proxies too. The ban ends by itself, or by\n\
-    `tidegate unban`. A reload keeps it, an upgrade hands it over; a restart forgets it: see `deny` for a ban in the policy.\n\n\
+    `tidegate unban`. Reload and upgrade keep it; restart and crash do where the policy has `server.state`.\n\n\
     Exit codes: 0 banned, 1 not banned, 69 no server answers.")]
 pub struct Arguments {
     /// An address, a network, `unix`, a client's name in log and lists or its first 8 characters, or LIMIT=VALUE
@@ -49,7 +49,10 @@ pub fn run(arguments: &Arguments, global: &Global) -> ExitCode {
     let wanted = wanted(target, *length, why, *force);
     match running::told::<Banned>(global, |socket| client::post(socket, "/api/v1/ban", &wanted)) {
         Ok((body, _)) if *format == Format::Json => print(&format!("{}\n", body.trim_end())),
-        Ok((_, banned)) if !global.quiet => print(&text(&banned)),
+        Ok((_, banned)) if !global.quiet => {
+            print(&text(&banned));
+            not_kept(banned.on_disk, banned.has_directory);
+        }
         Ok(_) => {}
         Err(code) => return code,
     }
@@ -69,4 +72,14 @@ pub fn wanted(target: &str, length: Duration, why: &str, force: bool) -> serde_j
 /// Says the outcome of a ban in words.
 pub fn text(Banned { ban, .. }: &Banned) -> String {
     format!("ban {}: {} is refused for {}\n", ban.number, ban.target, span(ban.ends_in_seconds))
+}
+
+/// Says so if a restart forgets an order.
+pub fn not_kept(on_disk: bool, has_directory: bool) {
+    let why = match (on_disk, has_directory) {
+        (true, _) => return,
+        (false, false) => "the policy has no `server.state`, or its directory cannot be used",
+        (false, true) => "it is not on disk yet, see the process's log",
+    };
+    say(&format!("tidegate: a restart forgets this order: {why}\n"));
 }

@@ -234,7 +234,7 @@ async fn serve(
         tracing::info!("upgrade: starting a new process");
         // from here on bans are as the new process gets them
         estate.process.set_handing_over(true);
-        let bans = estate.process.saved_bans();
+        let bans = Some(estate.process.saved_bans()).filter(|bans| !bans.is_blank());
         let replacement = tokio::select! {
             // the new process ends with this future
             () = signals.stop() => {

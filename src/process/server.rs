@@ -221,7 +221,26 @@ fn build(
         tell_restored(&succession);
         process.snapshots.restored(succession);
     }
+    if let Some(files) = files.as_ref().filter(|_| inheritance.is_none()) {
+        restore_bans(files, &process);
+    }
     Ok((Arc::new(process), writer, (files, secret)))
+}
+
+/// Puts the bans of the directory in force. Those that cannot be used are told.
+fn restore_bans(files: &Files, process: &Process) {
+    let restored = files.read_bans().map_err(|fault| fault.to_string()).and_then(|saved| {
+        let Some(saved) = saved else { return Ok(None) };
+        process.restore_bans(saved).map(Some).map_err(|fault| format!("has {fault}"))
+    });
+    match restored {
+        Ok(Some(bans)) if bans > 0 => tracing::info!(bans, "state: bans go on from what was saved"),
+        Ok(_) => {}
+        Err(fault) => {
+            let directory = files.directory().display();
+            tracing::error!(%directory, "state: the file of bans {fault}; nobody is banned");
+        }
+    }
 }
 
 /// The configuration once more, for the generation that goes on from the state of the process before.

@@ -7,11 +7,13 @@
 //! none for 3 s. A file appears whole or not at all, as it is written beside and then takes the other's name. When no request ended and nothing
 //! was ordered since the last one, none is written.
 //!
+//! Bans are a file of their own, which is written at once when an order changes them, and always with fsync: see [`kept`](crate::running::kept_bans).
+//!
 //! The directory is one process's alone, which the lock is for. It has the secret that keys are hashed under, as their hashes are in the
 //! snapshots; so nobody else may enter it.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, BufWriter, Read, Write};
+use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -22,6 +24,7 @@ use std::time::{Duration, Instant};
 
 use super::handover::Secret;
 use super::saved::{self, BUFFER};
+use crate::bans::Saved;
 use crate::config::settings::StateFiles;
 use crate::engine::Restored;
 use crate::policy::Policy;
@@ -34,6 +37,9 @@ use crate::system::clock::{self, Clock};
 /// The snapshot, and the one that is being written.
 const SNAPSHOT: &str = "limits.state";
 const UNFINISHED: &str = "limits.state.new";
+/// The bans, and those that are being written.
+const BANS: &str = "bans.state";
+const UNFINISHED_BANS: &str = "bans.state.new";
 /// The secret, and the one that is being made.
 const SECRET: &str = "secret";
 const UNFINISHED_SECRET: &str = "secret.new";
@@ -115,6 +121,29 @@ impl Files {
         }
     }
 
+    /// Reads the bans; `None` if there are none.
+    ///
+    /// # Errors
+    /// They cannot be used.
+    pub fn read_bans(&self) -> Result<Option<Saved>, Fault> {
+        match File::open(self.path(BANS)) {
+            Ok(file) => Saved::read(&mut BufReader::new(file), &self.seed().saved_key()).map(Some),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Fault::Io(error)),
+        }
+    }
+
+    /// Writes the bans. They are on disk when this returns.
+    fn write_bans(&self, bans: &Saved) -> io::Result<()> {
+        let unfinished = self.path(UNFINISHED_BANS);
+        let file = open_alone(OpenOptions::new().create(true).truncate(true), &unfinished)?;
+        let mut to = BufWriter::with_capacity(BUFFER, file);
+        bans.write(&mut to, &self.seed().saved_key())?;
+        to.into_inner().map_err(io::IntoInnerError::into_error)?.sync_data()?;
+        fs::rename(unfinished, self.path(BANS))?;
+        File::open(&self.settings.directory)?.sync_all()
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.settings.directory.join(name)
     }
@@ -188,6 +217,8 @@ enum Told {
     Leave(mpsc::Sender<()>),
     /// That the other process is no more.
     Return,
+    /// That an order changed the bans.
+    Bans,
 }
 
 /// How long the thread may take to leave the directory: a disk may be slow, and the other process tries again.
@@ -208,8 +239,12 @@ impl Snapshots {
     pub fn start(files: Files, process: Arc<Process>) -> io::Result<Snapshots> {
         let (tell, told) = mpsc::channel();
         process.snapshots.begin(files.directory().display().to_string());
+        let orders = tell.clone();
+        // a thread that is gone has told why
+        process.kept_bans.begin(move || drop(orders.send(Told::Bans)));
         let thread = thread::Builder::new().name("snapshots".to_owned()).spawn(move || {
-            Keeper { files, process, lock: None, seen: None, failing: String::new() }.run(&told);
+            let failing = [String::new(), String::new()];
+            Keeper { files, process, lock: None, seen: None, failing }.run(&told);
         })?;
         Ok(Snapshots { tell, thread })
     }
@@ -242,8 +277,15 @@ struct Keeper {
     lock: Option<File>,
     /// How much had happened when the latest snapshot was begun.
     seen: Option<Activity>,
-    /// What went wrong last, which is told once.
-    failing: String,
+    /// What went wrong last with each, which is told once.
+    failing: [String; 2],
+}
+
+/// What is written.
+#[derive(Debug, Clone, Copy)]
+enum What {
+    Snapshot,
+    Bans,
 }
 
 /// What changes when state does, while no connection is open.
@@ -257,24 +299,30 @@ struct Activity {
 
 impl Keeper {
     fn run(mut self, told: &mpsc::Receiver<Told>) {
-        let mut is_left = false;
+        let (mut is_left, mut due) = (false, Instant::now());
         loop {
             let told = if is_left {
                 told.recv().map_err(|_| RecvTimeoutError::Disconnected)
             } else {
-                let rest = self.snapshot();
-                told.recv_timeout(rest)
+                self.keep_bans();
+                if due <= Instant::now() {
+                    due = Instant::now() + self.snapshot();
+                }
+                told.recv_timeout(due.saturating_duration_since(Instant::now()))
             };
             match told {
-                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Timeout) | Ok(Told::Bans) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
                 Ok(Told::Leave(left)) => {
                     (is_left, self.lock, self.seen) = (true, None, None);
                     let _ = left.send(());
                 }
-                Ok(Told::Return) => is_left = false,
+                Ok(Told::Return) => (is_left, due) = (false, Instant::now()),
                 Ok(Told::Stop) => {
                     if !is_left {
+                        // with what they refused
+                        self.process.kept_bans.changed();
+                        self.keep_bans();
                         self.seen = None;
                         self.snapshot();
                     }
@@ -298,29 +346,67 @@ impl Keeper {
                 self.process.snapshots.wrote(self.process.clock.now(), bytes, began.elapsed());
                 // requests that end during the call may have been charged after their cells were read
                 self.seen = Some(activity);
-                if !std::mem::take(&mut self.failing).is_empty() {
-                    tracing::info!("snapshots are written again");
-                }
+                self.succeeded(What::Snapshot);
             }
-            Err(fault) => {
-                self.process.snapshots.failed();
-                if self.failing != fault {
-                    let directory = self.files.directory().display();
-                    tracing::error!(%directory, "no snapshot can be written, a crash would give fresh budgets: {fault}");
-                    self.failing = fault;
-                }
-            }
+            Err(fault) => self.failed(What::Snapshot, fault),
         }
         every.max(cpu_time().saturating_sub(used) * REST)
     }
 
-    fn write(&mut self) -> Result<u64, String> {
+    /// Writes the bans if an order has changed them.
+    fn keep_bans(&mut self) {
+        let Some(change) = self.process.kept_bans.due() else { return };
+        let written = catch_unwind(AssertUnwindSafe(|| {
+            self.own()?;
+            self.files.write_bans(&self.process.saved_bans()).map_err(|error| error.to_string())
+        }));
+        match written.unwrap_or_else(|_| Err("it panicked".to_owned())) {
+            Ok(()) => {
+                self.process.kept_bans.tried(change, true);
+                self.succeeded(What::Bans);
+            }
+            Err(fault) => {
+                self.process.kept_bans.tried(change, false);
+                self.failed(What::Bans, fault);
+            }
+        }
+    }
+
+    fn succeeded(&mut self, what: What) {
+        let [snapshot, bans] = &mut self.failing;
+        match what {
+            What::Snapshot if !std::mem::take(snapshot).is_empty() => tracing::info!("snapshots are written again"),
+            What::Bans if !std::mem::take(bans).is_empty() => tracing::info!("bans are written again"),
+            What::Snapshot | What::Bans => {}
+        }
+    }
+
+    fn failed(&mut self, what: What, fault: String) {
+        self.process.snapshots.failed();
+        let (directory, [snapshot, bans]) = (self.files.directory().display(), &mut self.failing);
+        let (known, text) = match what {
+            What::Snapshot => (snapshot, "no snapshot can be written, a crash would give fresh budgets"),
+            What::Bans => (bans, "the bans cannot be written, a restart would forget them"),
+        };
+        if *known != fault {
+            tracing::error!(%directory, "{text}: {fault}");
+            *known = fault;
+        }
+    }
+
+    /// Makes the directory this process's.
+    fn own(&mut self) -> Result<(), String> {
         if self.lock.is_none() {
             self.lock = self.files.lock().map_err(|error| error.to_string())?;
         }
         if self.lock.is_none() {
             return Err("another process has the directory".to_owned());
         }
+        Ok(())
+    }
+
+    fn write(&mut self) -> Result<u64, String> {
+        self.own()?;
         self.files.write(&self.process).map_err(|error| error.to_string())
     }
 

@@ -17,6 +17,7 @@ use crate::observe::history::History;
 use crate::observe::log;
 use crate::observe::notices::Notices;
 use crate::observe::pseudonym::Pseudonyms;
+use crate::running::kept_bans::KeptBans;
 use crate::running::snapshot_status::SnapshotStatus;
 use crate::running::waits::Waits;
 use crate::running::wakers::Wakers;
@@ -50,6 +51,8 @@ pub struct Process {
     pub certificates: OnceLock<Arc<Watch>>,
     /// What is known of the snapshots of limits.
     pub snapshots: SnapshotStatus,
+    /// How far the bans are on disk.
+    pub kept_bans: KeptBans,
     /// Whom the process refuses when it has more to do than it can; set once, at start, unless the settings say `off`.
     pub overload: OnceLock<Arc<Overload>>,
     /// By listener, in the order of the settings.
@@ -92,6 +95,7 @@ impl Process {
             notices: Notices::default(),
             certificates: OnceLock::new(),
             snapshots: SnapshotStatus::default(),
+            kept_bans: KeptBans::default(),
             overload: OnceLock::new(),
             generation: ArcSwap::from_pointee(first),
             draining: AtomicBool::new(false),
@@ -194,10 +198,9 @@ impl Process {
         self.handing_over.load(Ordering::SeqCst)
     }
 
-    /// The bans in force, for another process; `None` without any.
-    pub fn saved_bans(&self) -> Option<Saved> {
-        let (bans, now) = (Arc::clone(self.generation().engine().bans()), self.clock.now());
-        (!bans.list(now).is_empty()).then(|| Saved::of(&bans, now, self.unix_nanos_at_origin()))
+    /// The bans in force, for another process or for a file.
+    pub fn saved_bans(&self) -> Saved {
+        Saved::of(self.generation().engine().bans(), self.clock.now(), self.unix_nanos_at_origin())
     }
 
     /// Takes over the bans of another process. Returns how many hold.

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::admin::{OPEN, ask, gate, request, verb};
+use crate::harness::gate::Folder;
 use crate::harness::{Gate, wait_for};
 
 const BANNED: &str = "203.0.113.7";
@@ -166,39 +167,148 @@ fn a_ban_ends_by_itself_and_the_longer_of_two_holds() {
     assert!(bans[0]["ends_in_seconds"].as_u64().unwrap() > 3_600 && bans[0]["refused"] == 1, "{listed}");
 }
 
-#[test]
-fn bans_survive_a_reload_and_an_upgrade() {
-    let mut gate = gate(OPEN, "");
-    done(&gate, &["ban", BANNED, "--for", "2h", "--why", "scrapes"]);
+/// A gate whose state outlives it, in this folder.
+fn with_state(kept: &Folder) -> Gate {
+    let directory = kept.path().join("state");
+    gate(OPEN, &format!("server: {{ overload: off, state: {{ directory: \"{}\", every: 1h }} }}", directory.display()))
+}
+
+/// The gate after something that its bans should outlive.
+fn after(how: &str, mut gate: Gate, kept: &Folder) -> Gate {
+    match how {
+        "reload" => {
+            let file = gate.folder().join("tidegate.yaml");
+            let policy = std::fs::read_to_string(&file).unwrap();
+            std::fs::write(&file, policy.replace("rate: 2/h", "rate: 3/h")).unwrap();
+            assert_eq!(ask(&gate, "POST", "/api/v1/reload", &json!({})).0, 200);
+        }
+        "upgrade" => {
+            let before = gate.id();
+            let ended = gate.upgrade();
+            assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+            assert_ne!(gate.id(), before);
+            wait_for("the new process's admin socket", || {
+                (ask(&gate, "GET", "/api/v1/status", &Value::Null).1["process"] == json!(gate.id())).then_some(())
+            });
+        }
+        _ => {
+            gate.signal(if how == "crash" { "KILL" } else { "TERM" });
+            gate.exit_status();
+            return with_state(kept);
+        }
+    }
+    gate
+}
+
+fn survives(how: &str) {
+    let kept = Folder::new();
+    let mut gate = with_state(&kept);
+    done(&gate, &["ban", "192.0.2.0/24", "--for", "2h"]);
+    done(&gate, &["unban", "192.0.2.0/24"]);
     done(&gate, &["ban", "by_key=stolen", "--for", "1h"]);
-    let holds = |gate: &Gate| {
-        assert_eq!(request(gate, BANNED), 403);
-        assert_ne!(request(gate, OTHER), 403);
-        let with_key = gate.fetch("/", "X-Forwarded-For: 192.0.2.1\r\nX-Api-Key: stolen\r\n").status;
-        assert_eq!(with_key, 403);
-    };
-    holds(&gate);
-    let file = gate.folder().join("tidegate.yaml");
-    let policy = std::fs::read_to_string(&file).unwrap();
-    std::fs::write(&file, policy.replace("rate: 2/h", "rate: 3/h")).unwrap();
-    assert_eq!(ask(&gate, "POST", "/api/v1/reload", &json!({})).0, 200);
-    holds(&gate);
-    let before = gate.id();
-    let ended = gate.upgrade();
-    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
-    assert_ne!(gate.id(), before);
-    wait_for("the new process's admin socket", || {
-        (ask(&gate, "GET", "/api/v1/status", &Value::Null).1["process"] == json!(gate.id())).then_some(())
-    });
-    holds(&gate);
+    done(&gate, &["ban", BANNED, "--for", "2h", "--why", "scrapes"]);
+    // at once: what was ordered is kept
+    gate = after(how, gate, &kept);
+    assert_eq!((request(&gate, BANNED), request(&gate, OTHER), request(&gate, "192.0.2.9")), (403, 200, 200), "{how}");
+    let with_key = |gate: &Gate| gate.fetch("/", "X-Forwarded-For: 192.0.2.1\r\nX-Api-Key: stolen\r\n").status;
+    assert_eq!(with_key(&gate), 403, "{how}");
     let listed = ask(&gate, "GET", "/api/v1/bans", &Value::Null).1;
     let bans = listed["bans"].as_array().unwrap();
-    assert_eq!((bans.len(), &bans[1]["number"], &bans[1]["why"]), (2, &json!(1), &json!("scrapes")), "{listed}");
-    assert!((3_600..=7_200).contains(&bans[1]["ends_in_seconds"].as_u64().unwrap()), "{listed}");
-    assert_eq!(bans[1]["refused"], 3, "the count goes on: {listed}");
-    done(&gate, &["unban", "1"]);
-    assert_eq!(request(&gate, BANNED), 200);
-    assert!(done(&gate, &["ban", OTHER, "--for", "1h"]).starts_with("ban 3: "), "numbers are never given twice");
+    assert_eq!((bans.len(), &bans[1]["number"], &bans[1]["why"]), (2, &json!(3), &json!("scrapes")), "{how}: {listed}");
+    assert!((3_600..=7_200).contains(&bans[1]["ends_in_seconds"].as_u64().unwrap()), "{how}: {listed}");
+    assert!(done(&gate, &["ban", OTHER, "--for", "1h"]).starts_with("ban 4: "), "{how}: numbers are never given twice");
+    // and what was lifted stays lifted
+    done(&gate, &["unban", "3"]);
+    gate = after(how, gate, &kept);
+    assert_eq!((request(&gate, BANNED), request(&gate, OTHER), with_key(&gate)), (200, 403, 403), "{how}");
+}
+
+#[test]
+fn bans_survive_a_reload() {
+    survives("reload");
+}
+
+#[test]
+fn bans_survive_an_upgrade() {
+    survives("upgrade");
+}
+
+#[test]
+fn bans_survive_a_restart() {
+    survives("restart");
+}
+
+#[test]
+fn bans_survive_a_crash_right_after_the_order() {
+    survives("crash");
+}
+
+#[test]
+fn a_restart_keeps_what_a_ban_refused_and_drops_what_ended() {
+    let kept = Folder::new();
+    let mut gate = with_state(&kept);
+    done(&gate, &["ban", BANNED, "--for", "2h"]);
+    done(&gate, &["ban", OTHER, "--for", "1s"]);
+    assert_eq!((request(&gate, BANNED), request(&gate, BANNED)), (403, 403));
+    gate.signal("TERM");
+    assert!(gate.exit_status().success());
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    let gate = with_state(&kept);
+    let listed = ask(&gate, "GET", "/api/v1/bans", &Value::Null).1;
+    assert_eq!((&listed["bans"][0]["refused"], &listed["bans"][1]), (&json!(2), &Value::Null), "{listed}");
+}
+
+#[test]
+fn an_order_that_a_restart_forgets_says_so() {
+    let without = gate(OPEN, "");
+    let ended = verb(&without, &["ban", BANNED, "--for", "1h"]);
+    assert_eq!(ended.code, Some(0));
+    assert!(
+        ended.stderr.contains("a restart forgets this order: the policy has no `server.state`"),
+        "{}",
+        ended.stderr
+    );
+    let kept = Folder::new();
+    let gate = with_state(&kept);
+    let ended = verb(&gate, &["ban", BANNED, "--for", "1h"]);
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
+    // as on a full disk: what is to be written cannot be
+    let obstacle = kept.path().join("state/bans.state.new");
+    std::fs::create_dir(&obstacle).unwrap();
+    let ended = verb(&gate, &["ban", OTHER, "--for", "1h"]);
+    assert_eq!(ended.code, Some(0));
+    assert!(ended.stderr.contains("it is not on disk yet"), "{}", ended.stderr);
+    assert_eq!(request(&gate, OTHER), 403, "it holds all the same");
+    assert!(gate.talk().contains("the bans cannot be written, a restart would forget them"), "{}", gate.talk());
+    std::fs::remove_dir(obstacle).unwrap();
+    assert_eq!(verb(&gate, &["ban", OTHER, "--for", "2h"]).stderr, "");
+}
+
+#[test]
+fn a_file_of_bans_that_cannot_be_used_is_told_and_bans_nobody() {
+    let kept = Folder::new();
+    let mut gate = with_state(&kept);
+    done(&gate, &["ban", BANNED, "--for", "2h"]);
+    let file = kept.path().join("state/bans.state");
+    let good = std::fs::read(&file).unwrap();
+    let mut corrupt = good.clone();
+    let middle = corrupt.len() / 2;
+    corrupt[middle] ^= 1;
+    let mut newer = good.clone();
+    newer[16] += 1;
+    for (content, told) in [
+        (corrupt, "is corrupt: a checksum does not match"),
+        (good[..good.len() - 1].to_vec(), "is cut off"),
+        (newer, "was written by a newer tidegate (version 2, this one reads 1)"),
+    ] {
+        gate.signal("KILL");
+        gate.exit_status();
+        std::fs::write(&file, content).unwrap();
+        gate = with_state(&kept);
+        let talk = gate.talk();
+        assert!(talk.contains(&format!("state: the file of bans {told}; nobody is banned")), "{told}\n{talk}");
+        assert_eq!(request(&gate, BANNED), 200, "{told}");
+    }
 }
 
 #[test]

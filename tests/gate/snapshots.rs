@@ -215,9 +215,10 @@ fn a_directory_that_cannot_be_used_is_told_and_the_gate_serves() {
 }
 
 /// The table of `docs/operations.md`: what survives what.
-const SURVIVES: [(&str, [&str; 4]); 7] = [
+const SURVIVES: [(&str, [&str; 4]); 8] = [
     ("`rate`, `quota`, `recent_average`, `distinct`", ["kept", "kept", "kept", CRASHED]),
     ("pardons; the list of those that were given begins anew", ["kept", "kept", "kept", CRASHED]),
+    ("bans", ["kept", "kept", "kept", "kept: on disk before the order is answered"]),
     ("`inflight`, and attempts that wait for their answers", ["kept", APART, ENDED, ENDED]),
     ("`fair_share`", ["kept", ANEW, ANEW, ANEW]),
     ("shared limits: counts in the store", ["kept"; 4]),

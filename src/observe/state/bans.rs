@@ -31,6 +31,10 @@ pub struct BanState {
 pub struct Banned {
     /// The ban.
     pub ban: BanState,
+    /// Whether a restart and a crash keep it: it is on disk.
+    pub on_disk: bool,
+    /// Whether there is a directory for state at all.
+    pub has_directory: bool,
     /// Always `tidegate.ban/1`.
     pub schema: Word,
 }
@@ -40,6 +44,10 @@ pub struct Banned {
 pub struct Unbanned {
     /// Those that were lifted.
     pub lifted: Vec<BanState>,
+    /// Whether a restart and a crash keep that: it is on disk.
+    pub on_disk: bool,
+    /// Whether there is a directory for state at all.
+    pub has_directory: bool,
     /// Always `tidegate.unban/1`.
     pub schema: Word,
 }

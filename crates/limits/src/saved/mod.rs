@@ -18,7 +18,8 @@
 //!
 //! Stamps in a stream are those of the process that wrote it. Whoever reads them goes on with that process's axis of stamps.
 //!
-//! Increase [`VERSION`] with every change of what is written, or of how keys are hashed: a reader knows one version.
+//! Increase [`VERSION`] with every change of what is written, or of how keys are hashed: a reader knows one version. What changes apart from
+//! limits has streams of its own, with a version of its own ([`Writer::of_version`]).
 
 mod cells;
 mod reader;
@@ -34,7 +35,7 @@ pub use cells::{restore_cells, save_cells};
 pub use reader::Reader;
 pub use writer::Writer;
 
-/// The version of all that is written.
+/// The version of streams with the state of limits.
 pub const VERSION: u32 = 1;
 
 /// The most bytes of one frame.
@@ -100,7 +101,12 @@ pub enum Fault {
     /// It is no saved state.
     Alien,
     /// Another version wrote it.
-    Version(u32),
+    Version {
+        /// The one that wrote it.
+        found: u32,
+        /// The one that can be read.
+        known: u32,
+    },
     /// It was written with another secret.
     Foreign,
     /// It ends too early.
@@ -116,11 +122,9 @@ impl fmt::Display for Fault {
         match self {
             Fault::Io(error) => write!(f, "cannot be read: {error}"),
             Fault::Alien => f.write_str("is no saved state"),
-            Fault::Version(found) if *found > VERSION => {
-                write!(f, "was written by a newer tidegate (version {found}, this one reads {VERSION})")
-            }
-            Fault::Version(found) => {
-                write!(f, "was written by an older tidegate (version {found}, this one reads {VERSION})")
+            Fault::Version { found, known } => {
+                let age = if found > known { "a newer" } else { "an older" };
+                write!(f, "was written by {age} tidegate (version {found}, this one reads {known})")
             }
             Fault::Foreign => f.write_str("was written with another secret"),
             Fault::Cut => f.write_str("is cut off"),

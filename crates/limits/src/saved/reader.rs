@@ -18,11 +18,19 @@ pub struct Reader<'r> {
 }
 
 impl<'r> Reader<'r> {
-    /// Begins to read a stream.
+    /// Begins to read a stream with the state of limits.
     ///
     /// # Errors
     /// No stream, one of another version or another secret, and what `from` refuses.
     pub fn new(from: &'r mut dyn Read, key: &Key) -> Result<Reader<'r>, Fault> {
+        Reader::of_version(from, key, VERSION)
+    }
+
+    /// Begins to read a stream whose content has a version of its own.
+    ///
+    /// # Errors
+    /// As [`Reader::new`].
+    pub fn of_version(from: &'r mut dyn Read, key: &Key, known: u32) -> Result<Reader<'r>, Fault> {
         let mut head = [0; MAGIC.len() + 4 + 16];
         from.read_exact(&mut head)?;
         let (magic, rest) = head.split_at(MAGIC.len());
@@ -30,9 +38,9 @@ impl<'r> Reader<'r> {
             return Err(Fault::Alien);
         }
         let (version, fingerprint) = rest.split_at(4);
-        match <[u8; 4]>::try_from(version).map(u32::from_le_bytes) {
-            Ok(VERSION) => {}
-            found => return Err(Fault::Version(found.unwrap_or(0))),
+        let found = <[u8; 4]>::try_from(version).map_or(0, u32::from_le_bytes);
+        if found != known {
+            return Err(Fault::Version { found, known });
         }
         if fingerprint != key.fingerprint() {
             return Err(Fault::Foreign);

@@ -15,13 +15,21 @@ pub struct Writer<'w> {
 }
 
 impl<'w> Writer<'w> {
-    /// Begins a stream.
+    /// Begins a stream with the state of limits.
     ///
     /// # Errors
     /// What `to` refuses.
     pub fn new(to: &'w mut dyn Write, key: &Key) -> io::Result<Writer<'w>> {
+        Writer::of_version(to, key, VERSION)
+    }
+
+    /// Begins a stream whose content has a version of its own.
+    ///
+    /// # Errors
+    /// What `to` refuses.
+    pub fn of_version(to: &'w mut dyn Write, key: &Key, version: u32) -> io::Result<Writer<'w>> {
         let mut head = MAGIC.to_vec();
-        head.extend(VERSION.to_le_bytes());
+        head.extend(version.to_le_bytes());
         head.extend(key.fingerprint());
         let check = key.check([0; 16], 0, &head);
         to.write_all(&head)?;

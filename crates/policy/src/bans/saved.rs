@@ -1,17 +1,26 @@
-//! Bans on their way to another process.
+//! Bans on their way to another process: over an upgrade, or by a file.
 //!
 //! Holds addresses and the secret of banned keys: for the process that takes this one's place, and for files that nobody else reads.
+
+use std::io::{self, Read, Write};
 
 use serde::{Deserialize, Serialize};
 
 use super::ban::{Ban, Order, Target};
 use super::register::{Bans, MOST_BANS};
 use crate::client::{ClientNetwork, Mark};
+use crate::saved::{Fault, Key, Reader, Writer};
 use crate::sketch::KeyHash;
 use crate::units::{Prefix, Timestamp};
 
 /// Bytes of the longest document that is read.
 pub const LONGEST: usize = MOST_BANS * 2_048;
+
+/// The version of the file. Increase it with every change of [`Saved`] that an earlier version would read wrongly.
+const VERSION: u32 = 1;
+
+/// The only section of the file.
+const SECTION: &str = "bans";
 
 /// The bans of a process. Times are those of the wall clock, so they mean the same to every process of the machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,6 +69,11 @@ impl Saved {
         Saved { secret, next, bans: saved.collect() }
     }
 
+    /// Returns whether no ban was ever given.
+    pub fn is_blank(&self) -> bool {
+        self.next <= 1 && self.bans.is_empty()
+    }
+
     /// Puts these bans in the place of those that are there. `origin`: as above, of this process. Bans that have ended stay out.
     ///
     /// # Errors
@@ -78,6 +92,35 @@ impl Saved {
         let count = restored.len();
         bans.take_over(self.secret, self.next, restored);
         Ok(count)
+    }
+
+    /// Writes them as a file that is checked under this key when it is read.
+    ///
+    /// # Errors
+    /// What the target refuses.
+    pub fn write(&self, to: &mut dyn Write, key: &Key) -> io::Result<()> {
+        let mut writer = Writer::of_version(to, key, VERSION)?;
+        writer.begin(SECTION)?;
+        writer.text(&serde_json::to_string(self)?)?;
+        writer.end()?;
+        writer.finish().map(drop)
+    }
+
+    /// Reads what [`Saved::write`] wrote.
+    ///
+    /// # Errors
+    /// A damaged file, or one of another key or version.
+    pub fn read(from: &mut dyn Read, key: &Key) -> Result<Saved, Fault> {
+        let mut reader = Reader::of_version(from, key, VERSION)?;
+        if reader.begin()?.as_deref() != Some(SECTION) {
+            return Err(Fault::Unfit("there are no bans in it"));
+        }
+        let text = reader.text(LONGEST)?;
+        reader.end()?;
+        if reader.begin()?.is_some() {
+            return Err(Fault::Unfit("there is more in it than bans"));
+        }
+        serde_json::from_str(&text).map_err(|_| Fault::Unfit("its bans cannot be read"))
     }
 }
 
