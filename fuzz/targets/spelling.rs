@@ -119,6 +119,7 @@ fn takes(path: &PathMatch, ignore: Ignore, asked: &str) -> bool {
         methods: Vec::new(),
         headers: Vec::new(),
         query: Vec::new(),
+        client: None,
     }];
     let table = RouteTable::new(vec![Route {
         name: String::new(),
@@ -144,5 +145,5 @@ fn takes(path: &PathMatch, ignore: Ignore, asked: &str) -> bool {
         headers: &HeaderMap::new(),
         tls_sni: None,
     };
-    table.find(&request).is_ok_and(|found| found.is_some())
+    table.find(&request, None).is_ok_and(|found| found.is_some())
 }

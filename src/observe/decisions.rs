@@ -147,7 +147,7 @@ impl Decisions {
             Verdict::Admitted => 0,
         };
         let client = decision.client.map_or([0; 16], |client| pseudonyms.of(&client).bytes());
-        let taken = policy.routes.taken(request);
+        let taken = policy.routes.taken(request, decision.client.as_ref());
         let beside = Beside { client, method: request.method, taken, book, retry_after, store_error };
         self.remember(decision.id, &Record::of(engine, evaluation, &beside), policy.rules.len());
     }

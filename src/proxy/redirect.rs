@@ -2,7 +2,7 @@
 //!
 //! It does so before any limit is asked, as a redirect costs less than a decision. One exception: a request below [`CHALLENGES`] that some
 //! route takes goes to that route. Such requests prove to a certificate authority who has the host (RFC 8555 section 8.3)
-//! and hold nothing secret. Without a route they are redirected too, and authorities follow.
+//! and hold nothing secret. Routes by client do not count, as authorities come from anywhere. Without a route they are redirected too, and authorities follow.
 
 use super::context::RequestContext;
 use crate::answer::{self, Answer, Form};
@@ -21,7 +21,7 @@ pub fn answer(
 ) -> Option<Answer> {
     let redirect = process.settings.listeners.get(context.listener)?.redirect?;
     let routes = &context.generation.engine().policy().routes;
-    if request.path.starts_with(CHALLENGES) && routes.find(request).is_ok_and(|found| found.is_some()) {
+    if request.path.starts_with(CHALLENGES) && routes.find(request, None).is_ok_and(|found| found.is_some()) {
         return None;
     }
     Some(

@@ -22,7 +22,7 @@ use crate::observe::metrics::{Metrics, OriginError};
 use crate::observe::notices::sample::Sample;
 use crate::observe::offenders::MostRefused;
 use crate::origins::origin::OriginState;
-use crate::policy::{Deny, OnClientAbort, OnLimit, Origin, Policy, Route, StoreId};
+use crate::policy::{ClientList, OnClientAbort, OnLimit, Origin, Policy, Route, StoreId};
 use crate::sketch::UpperQuantile;
 use crate::store::StoreInUse;
 use crate::system::clock::{Clock, wall_nanos};
@@ -43,7 +43,7 @@ pub struct Generation {
     sample: Arc<Sample>,
     metrics: Metrics,
     book: u16,
-    denied: Vec<(String, Arc<Deny>)>,
+    denied: Vec<(String, Arc<ClientList>)>,
 }
 
 /// The configuration that a generation was made from.
@@ -180,9 +180,13 @@ impl Generation {
         self.denied.get(listener).is_some_and(|(_, deny)| deny.lists(client))
     }
 
-    /// Returns whether it was made from this configuration, or from one that is equal to it. Lists of `deny` stand in files of their own.
+    /// Returns whether it was made from this configuration, or from one that is equal to it. Lists of clients stand in files of their own.
     pub fn is_of(&self, config: &Config) -> bool {
-        let routes = |policy: &Policy| policy.routes.iter().map(|route| Arc::clone(&route.deny)).collect::<Vec<_>>();
+        let of_route = |route: &Route| {
+            let matched = route.matches.iter().filter_map(|asked| asked.client.clone());
+            matched.chain([Arc::clone(&route.deny)]).collect::<Vec<_>>()
+        };
+        let routes = |policy: &Policy| policy.routes.iter().flat_map(of_route).collect::<Vec<_>>();
         let listeners =
             |settings: &Settings| settings.listeners.iter().map(|own| Arc::clone(&own.deny)).collect::<Vec<_>>();
         config.effective == self.source.effective
@@ -264,7 +268,7 @@ impl Next {
 }
 
 /// Returns what the settings say of the listener of that name.
-fn denied_by((name, before): &(String, Arc<Deny>), settings: &Settings) -> (String, Arc<Deny>) {
+fn denied_by((name, before): &(String, Arc<ClientList>), settings: &Settings) -> (String, Arc<ClientList>) {
     let now = settings.listeners.iter().find(|listener| listener.name == *name);
     (name.clone(), Arc::clone(now.map_or(before, |listener| &listener.deny)))
 }

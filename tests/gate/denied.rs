@@ -108,3 +108,40 @@ fn a_hundred_thousand_networks_are_loaded_and_found() {
         assert_eq!(status(&gate, "/", &client), expected, "{client}");
     }
 }
+
+#[test]
+fn a_route_takes_the_clients_that_its_match_names() {
+    let policy = "trusted_proxies: [127.0.0.0/8]
+listeners: { main: { address: \"127.0.0.1:0\" } }
+limits: { few: { key: client_ip, rate: 2/h, burst: 2 } }
+routes:
+  - { name: office, match: { path: /admin, client: [198.51.100.0/24, \"2001:db8::/32\", { file: list.txt }] }, respond: { status: 200, body: office } }
+  - { name: own, match: { client: private }, respond: { status: 200, body: own } }
+  - { name: closed, match: { path: /admin }, respond: { status: 404, body: closed } }
+  - { name: rest, respond: { status: 200, body: rest } }
+";
+    let folder = crate::harness::gate::Folder::new();
+    std::fs::write(folder.path().join("list.txt"), "203.0.113.1\n").unwrap();
+    let mut command = crate::harness::gate::binary();
+    command.arg("--admin").arg(folder.path().join("private/admin.sock"));
+    let gate = Gate::start_in(folder, std::process::Stdio::null(), command, policy);
+    let taken = |path: &str, client: &str| gate.fetch(path, &format!("X-Forwarded-For: {client}\r\n")).text();
+    for (path, client, body) in [
+        ("/admin", "198.51.100.7", "office"),
+        ("/admin/x", "2001:db8:1::1", "office"),
+        ("/admin", "203.0.113.1", "office"),
+        ("/admin", "203.0.113.2", "closed"),
+        // what it says itself in front of what its proxy says counts for nothing
+        ("/admin", "198.51.100.7, 203.0.113.2", "closed"),
+        ("/x", "198.51.100.7", "rest"),
+        ("/x", "10.1.2.3", "own"),
+        ("/admin", "10.1.2.3", "closed"),
+        // nobody knows whose request it is
+        ("/x", "nonsense", "rest"),
+    ] {
+        assert_eq!(taken(path, client), body, "{path} {client}");
+    }
+    std::fs::write(gate.folder().join("list.txt"), "203.0.113.2\n").unwrap();
+    assert_eq!(reload(&gate).0, 200);
+    assert_eq!((taken("/admin", "203.0.113.1"), taken("/admin", "203.0.113.2")), ("closed".into(), "office".into()));
+}

@@ -75,7 +75,7 @@ fn route(policy: &str, path: &str) -> String {
         headers: &http::HeaderMap::new(),
         tls_sni: None,
     };
-    config.policy.routes.find(&request).unwrap().map_or_else(String::new, |(_, route)| route.name.clone())
+    config.policy.routes.find(&request, None).unwrap().map_or_else(String::new, |(_, route)| route.name.clone())
 }
 
 #[test]

@@ -35,6 +35,7 @@ mod limit_text;
 mod limit_value;
 mod listen_on;
 pub mod nearest;
+mod networks;
 mod node;
 mod parse;
 mod pattern;

@@ -33,7 +33,7 @@ impl Engine {
     pub fn deny_into(&self, request: &Request<'_>, client: Client, evaluation: &mut Evaluation) {
         let decision = &mut evaluation.decision;
         decision.client = Some(client);
-        decision.route = self.policy().routes.find(request).ok().flatten().map(|(index, _)| index);
+        decision.route = self.policy().routes.find(request, Some(&client)).ok().flatten().map(|(index, _)| index);
         if !self.bans_client(&client, decision) {
             decision.verdict = Verdict::Refused(Refusal::Denied);
         }

@@ -54,7 +54,7 @@ impl Engine {
     /// Judges a request whose client and fields [as sent on](Engine::as_sent_on) are known, in a new record: it is large, and
     /// need not be moved then.
     pub fn judge_into(&self, request: &Request, client: Option<Client>, evaluation: &mut Evaluation) {
-        let found = self.policy().routes.find(request);
+        let found = self.policy().routes.find(request, client.as_ref());
         let found = match (self.fields().check(request.headers), found) {
             (Ok(()), Ok(found)) => Ok(found),
             (Err(FieldFault::Nominated), _) => Err(Refusal::NominatedField),

@@ -32,7 +32,7 @@ impl Explanation {
         let beside = Beside {
             client: [0; 16],
             method: request.method,
-            taken: policy.routes.taken(&judged_as),
+            taken: policy.routes.taken(&judged_as, evaluation.decision.client.as_ref()),
             book: 0,
             retry_after: answered.retry_after.unwrap_or(0),
             store_error: None,

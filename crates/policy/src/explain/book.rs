@@ -5,8 +5,9 @@ use std::sync::Arc;
 use crate::client::key::{KeyPart, KeySpec};
 use crate::config::conceal::{HIDDEN, redacted};
 use crate::config::{Config, Places, Tree};
+use crate::policy::client_list::Written;
 use crate::policy::route::{HostMatch, Ignore, Match, PathMatch};
-use crate::policy::{Action, Origin, Policy, Rule};
+use crate::policy::{Action, ClientList, Origin, Policy, Rule};
 
 /// The names and numbers of one policy, and where they are written.
 #[derive(Debug, Clone)]
@@ -170,7 +171,25 @@ fn asked(asked: &Match, shown: Option<&Tree>) -> String {
     }
     parts.extend(asked.headers.iter().map(|(name, _)| format!("header {name}")));
     parts.extend(asked.query.iter().map(|(name, _)| format!("parameter {name}")));
+    match (&asked.client, redacted("client")) {
+        (_, Some(client)) => parts.push(format!("client in {client}")),
+        (Some(client), _) => parts.push(format!("client in {}", listed(client))),
+        (None, _) => {}
+    }
     if parts.is_empty() { "takes everything".to_owned() } else { parts.join(", ") }
+}
+
+/// The entries of a list of clients, the first ones of a long list.
+fn listed(clients: &ClientList) -> String {
+    const SHOWN: usize = 3;
+    let Written { networks, unix, files } = clients.written();
+    let unix = unix.then(|| "unix".to_owned());
+    let files = files.iter().map(|file| format!("file {file}"));
+    let mut all: Vec<String> = files.chain(unix).chain(networks.iter().map(ToString::to_string)).collect();
+    let more = all.len().saturating_sub(SHOWN);
+    all.truncate(SHOWN);
+    let more = if more > 0 { format!(" or {more} more") } else { String::new() };
+    format!("{}{more}", all.join(" or "))
 }
 
 /// In which spelling a path is taken, said behind it.
@@ -188,6 +207,13 @@ mod tests {
 
     use super::*;
     use crate::policy::route::{TextMatch, whole};
+    use crate::units::Prefix;
+
+    fn office() -> ClientList {
+        let networks = ["10.0.0.0", "192.0.2.0"].map(|first| Prefix::around(first.parse().unwrap(), 8, 0));
+        let written = Written { networks: networks.to_vec(), unix: true, files: vec!["office.txt".into()] };
+        ClientList::new(written, Vec::new(), false)
+    }
 
     #[test]
     fn a_route_says_what_it_asked_for() {
@@ -198,8 +224,10 @@ mod tests {
             methods: vec![Method::GET, Method::HEAD],
             headers: vec![("x-plan".parse().unwrap(), TextMatch::Exact("gold".into()))],
             query: vec![("q".into(), TextMatch::Exact(String::new()))],
+            client: Some(Arc::new(office())),
         };
-        let told = "host *.example.com, path ~ /v[0-9]+/.*, method GET or HEAD, header x-plan, parameter q";
+        let told = "host *.example.com, path ~ /v[0-9]+/.*, method GET or HEAD, header x-plan, parameter q, \
+                    client in file office.txt or unix or 10.0.0.0/8 or 1 more";
         assert_eq!(asked(&all, None), told);
         let any = Match {
             host: HostMatch::Any,
@@ -208,6 +236,7 @@ mod tests {
             methods: Vec::new(),
             headers: Vec::new(),
             query: Vec::new(),
+            client: None,
         };
         assert_eq!(asked(&any, None), "takes everything");
         let route = RouteName { name: "a".into(), asks: vec![told.into(), "path under /b".into()], queue: None };

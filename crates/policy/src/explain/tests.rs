@@ -52,7 +52,7 @@ impl World {
         let (holds, _) = self.engine.admit(&mut evaluation, now);
         self.holds.push(holds);
         let policy = self.engine.policy();
-        let taken = policy.routes.taken(&request);
+        let taken = policy.routes.taken(&request, evaluation.decision.client.as_ref());
         let beside = Beside { client: [7; 16], method: &method, taken, book: 0, retry_after: 0, store_error: None };
         let record = Record::of(&self.engine, &evaluation, &beside);
         // what is remembered is what is told

@@ -127,8 +127,9 @@ impl Policy {
         method: Option<Method>,
         path: &str,
     ) -> Option<WayRound> {
-        // what is chosen by a field or a parameter is left by leaving that out: there it is no guard
-        if !asked.headers.is_empty() || !asked.query.is_empty() {
+        // what is chosen by a field or a parameter is left by leaving that out, and what is chosen by the client is left to others: there it is
+        // no guard
+        if !asked.headers.is_empty() || !asked.query.is_empty() || asked.client.is_some() {
             return None;
         }
         let sent = method.as_ref().or(asked.methods.first()).unwrap_or(&Method::GET);
@@ -146,7 +147,7 @@ impl Policy {
             headers: &HeaderMap::new(),
             tls_sni: None,
         };
-        let [taken, _] = self.routes.taken(&request);
+        let [taken, _] = self.routes.taken(&request, None);
         let taken = taken.filter(|taken| taken.index != guard.0 && !is_meant(taken, asked, difference, path))?;
         let escapes = self.escaped_by(self.routes.route(guard.0)?, taken.route)?;
         let method = method.or_else(|| asked.methods.first().cloned());

@@ -4,9 +4,9 @@
 //! here reads a file or a clock.
 
 pub mod body;
+pub mod client_list;
 pub mod condition;
 pub mod cors;
-pub mod deny;
 pub mod edit;
 pub mod fields;
 pub mod guard;
@@ -22,9 +22,9 @@ use std::sync::Arc;
 
 use crate::client::ClientRules;
 pub use crate::limiter::{Kind, RefusedCount, Scope, kinds};
+pub use client_list::ClientList;
 pub use condition::Condition;
 pub use cors::Cors;
-pub use deny::Deny;
 pub use edit::{HeaderEdits, Template};
 pub use fields::{FieldFault, FieldsRead, RepeatedFields};
 pub use origin::{

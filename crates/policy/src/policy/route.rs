@@ -1,8 +1,8 @@
 //! Which route takes a request: the Gateway API's precedence.
 //!
 //! Host first (exact, then the longest wildcard suffix, then any), then the path (exact, then regex, then the longest prefix
-//! by whole segments), then a named method, then the number of header matches, then of query matches, then the order in
-//! the file. The first that matches everything it asks for wins. (Gateway API v1, `HTTPRouteRule.matches`; where that
+//! by whole segments), then a named method, then the number of header matches, then of query matches, then a named
+//! client, then the order in the file. The first that matches everything it asks for wins. (Gateway API v1, `HTTPRouteRule.matches`; where that
 //! leaves regular expressions to the implementation, ours stand between exact and prefix.)
 //!
 //! A host without a fitting path is no dead end: the search goes on with the next less specific host.
@@ -22,8 +22,8 @@ use bytes::Bytes as Body;
 use http::{HeaderMap, HeaderName, Method, StatusCode};
 use regex::{Regex, RegexBuilder};
 
+use super::client_list::ClientList;
 use super::cors::Cors;
-use super::deny::Deny;
 use super::edit::HeaderEdits;
 use super::origin::Timeouts;
 use super::response::OwnAnswer;
@@ -61,7 +61,7 @@ pub struct Route {
     /// How much its requests matter where not all can be served.
     pub criticality: Criticality,
     /// Whose requests it refuses.
-    pub deny: Arc<Deny>,
+    pub deny: Arc<ClientList>,
 }
 
 impl Route {
@@ -117,6 +117,8 @@ pub struct Match {
     pub headers: Vec<(HeaderName, TextMatch)>,
     /// Query parameters, each by name, decoded.
     pub query: Vec<(String, TextMatch)>,
+    /// The resolved client; `None` means any.
+    pub client: Option<Arc<ClientList>>,
 }
 
 /// A host, without port, in lower case.

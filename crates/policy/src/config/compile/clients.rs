@@ -30,9 +30,6 @@ fn shown<T: std::fmt::Display>(at: &At<T>) -> String {
 
 const TRUSTED: &str = "`trusted_proxies`";
 
-/// The word whose files are not written out.
-pub const DENY: &str = "`deny`";
-
 /// What of the clients' rules only the text still tells.
 #[derive(Debug, Clone, Default)]
 pub struct WrittenClients {
@@ -44,7 +41,7 @@ pub struct WrittenClients {
     pub translation: Vec<Prefix>,
     /// By which words each network is trusted, in the order of the file; some lie inside others.
     pub as_written: Vec<Trusted>,
-    /// Of `deny`: the names of the files.
+    /// Of other lists than `trusted_proxies`: the names of the files, which are not written out.
     pub files: Vec<String>,
     /// The networks of those files.
     pub listed: Vec<Prefix>,
@@ -215,7 +212,7 @@ pub fn peers(
                 (Field::Set { at, .. }, Field::Absent) => {
                     trusted.add(&format!("preset {}", shown(at)), preset::preset(at, context))
                 }
-                (Field::Absent, Field::Set { at, .. }) if what == DENY => {
+                (Field::Absent, Field::Set { at, .. }) if what != TRUSTED => {
                     let mut entries = preset::list(at, context);
                     trusted.files.push(shown(at));
                     trusted.listed.append(&mut entries.networks);

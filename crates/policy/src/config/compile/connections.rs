@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use super::client_list::deny;
 use super::clients::{WrittenClients, peers};
 use super::context::Context;
-use super::deny::deny;
 use super::limits::Limits;
 use crate::config::fault::{Code, Diagnostic, Faults};
 use crate::config::read::Field;

@@ -7,9 +7,12 @@ use std::collections::HashMap;
 use http::{HeaderName, Method};
 
 use super::checks::exactly_one;
+use super::client_list::client_list;
+use super::context::Context;
 use crate::client::key::is_hop_by_hop;
 use crate::client::values::is_blank;
 use crate::config::fault::{Code, Diagnostic, Faults, Severity};
+use crate::config::networks::clients;
 use crate::config::pattern::{ExactText, HostPattern};
 use crate::config::quoted::quoted;
 use crate::config::read::{At, Field};
@@ -17,6 +20,7 @@ use crate::config::schema::{self, TextForm};
 use crate::config::shape::{Either, Keyed, List, OneOrMany};
 use crate::config::span::Span;
 use crate::config::tree::Tree;
+use crate::policy::ClientList;
 use crate::policy::route::{HostMatch, Match, PathMatch, TextMatch, fold};
 
 /// One alternative of a route, with its long form.
@@ -30,22 +34,22 @@ pub struct Alternative {
 }
 
 /// The alternatives of a route; `None` when one of them has faults. Empty means every request.
-pub fn alternatives(field: &Field<OneOrMany<schema::Match>>, faults: &mut Faults) -> Option<Vec<Alternative>> {
+pub fn alternatives(field: &Field<OneOrMany<schema::Match>>, context: &mut Context<'_>) -> Option<Vec<Alternative>> {
     let Some(at) = field.get() else { return if field.is_present() { None } else { Some(Vec::new()) } };
     let OneOrMany(List { items, bad }) = &at.value;
     if items.is_empty() && !bad {
-        faults.push(
+        context.faults.push(
             Diagnostic::error(Code::EMPTY_VALUE, at.span, "a route that takes nothing")
                 .label("needs an alternative")
                 .help("remove `match` to take every request"),
         );
         return None;
     }
-    let before = faults.errors();
-    let alternatives = items.iter().map(|item| alternative(item, faults)).collect();
+    let before = context.faults.errors();
+    let alternatives = items.iter().map(|item| alternative(item, context)).collect();
     // a part that could not be read would make its match look like a wider one
     let whole = !bad && items.iter().all(|item| is_whole(&item.value));
-    (whole && faults.errors() == before).then_some(alternatives)
+    (whole && context.faults.errors() == before).then_some(alternatives)
 }
 
 /// Whether every part that was written could be read.
@@ -65,9 +69,17 @@ fn is_whole(written: &schema::Match) -> bool {
             read(&form.exact) && read(&form.prefix) && read(&form.regex) && read(&form.ignore) && list(&form.ignore)
         }
     });
-    let fields = read(&written.host) && read(&written.path) && read(&written.method);
+    let clients = written.client.value().is_none_or(|OneOrMany(list)| {
+        list.items.iter().all(|item| match &item.value {
+            Either::Short(_) => true,
+            Either::Long(source) => read(&source.preset) && read(&source.file),
+        })
+    });
+    let fields = read(&written.host) && read(&written.path) && read(&written.method) && read(&written.client);
     forms
         && fields
+        && clients
+        && list(&written.client)
         && read(&written.headers)
         && read(&written.query)
         && list(&written.method)
@@ -75,8 +87,10 @@ fn is_whole(written: &schema::Match) -> bool {
         && map(&written.query)
 }
 
-fn alternative(item: &At<schema::Match>, faults: &mut Faults) -> Alternative {
+fn alternative(item: &At<schema::Match>, context: &mut Context<'_>) -> Alternative {
     let written = &item.value;
+    let client = written.client.get().map(|at| client_list("`client`", &at.value.0, at.span, context));
+    let faults = &mut *context.faults;
     let mut tree: Vec<(&str, Tree)> = Vec::new();
     let host = written.host.value().map_or(HostMatch::Any, |host| host.0.clone());
     if let Some(text) = HostPattern::text(&host) {
@@ -117,8 +131,9 @@ fn alternative(item: &At<schema::Match>, faults: &mut Faults) -> Alternative {
     if !query.is_empty() {
         tree.push(("query", Tree::Map(query_tree)));
     }
+    tree.extend(client.as_deref().map(|client| ("client", clients(client))));
     Alternative {
-        compiled: Match { host, path, ignore, methods, headers, query },
+        compiled: Match { host, path, ignore, methods, headers, query, client },
         written: Tree::map(tree),
         at: item.span,
     }
@@ -229,6 +244,7 @@ impl Taken {
             methods: Vec::new(),
             headers: Vec::new(),
             query: Vec::new(),
+            client: None,
         };
         // what cannot be read may ask for anything: it hides nothing, and nothing hides it
         let unknown = |fault: &Diagnostic| fault.code == Code::UNKNOWN_FIELD;
@@ -298,5 +314,7 @@ fn likeness(found: &Match) -> String {
         PathMatch::Prefix(path) => format!("^{} {ignore:?}", as_asked(path)),
         PathMatch::Regex(regex) => format!("~{}", regex.as_str()),
     };
-    format!("{:?} {path:?} {headers:?} {query:?}", found.host)
+    // files by their names: their content may change
+    let client = found.client.as_deref().map(ClientList::written);
+    format!("{:?} {path:?} {headers:?} {query:?} {client:?}", found.host)
 }

@@ -7,12 +7,12 @@
 mod cases;
 mod checks;
 mod clash;
+mod client_list;
 mod clients;
 mod connections;
 mod context;
 mod cors;
 mod defaults;
-mod deny;
 mod guards;
 mod health;
 mod http2;

@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use bytes::Bytes as Body;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
+use super::client_list::deny;
 use super::context::Context;
 use super::cors::cors;
 use super::defaults::Defaults;
-use super::deny::deny;
 use super::limits::Limits;
 use super::matches::{self, Taken};
 use super::origins::Origins;
@@ -65,7 +65,7 @@ pub fn routes(
     let mut routes = Vec::new();
     for (nth, at) in list.iter().flat_map(|list| &list.items).enumerate() {
         let name = name(nth, at, &mut names, context.faults);
-        let found = matches::alternatives(&at.value.r#match, context.faults);
+        let found = matches::alternatives(&at.value.r#match, context);
         if let Some(found) = &found {
             let place = at.value.r#match.get().map_or(at.span, |found| found.span);
             taken.add(nth, &name, place, found, context.faults);

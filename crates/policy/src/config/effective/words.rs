@@ -1,29 +1,16 @@
 //! Values that stand in many sections.
 
 use crate::client::key::KeySpec;
+use crate::config::networks::clients;
+pub use crate::config::networks::networks;
 use crate::config::tree::Tree;
 use crate::config::word::Word;
-use crate::policy::Deny;
-use crate::policy::deny::Written;
-use crate::units::Prefix;
+use crate::policy::ClientList;
 
-/// Networks, and the peers of UNIX sockets.
-pub fn networks(networks: &[Prefix], unix: bool) -> Tree {
-    let unix = unix.then(|| Tree::text("unix"));
-    let networks = networks.iter().map(|prefix| match prefix.length() {
-        // a bare `0.0.0.0` would be one address
-        0 => Tree::text(format!("{}/0", prefix.address())),
-        _ => Tree::text(prefix),
-    });
-    Tree::List(unix.into_iter().chain(networks).collect())
-}
-
-/// `deny` of a route or listener, if it has any; files by their names.
-pub fn deny(deny: &Deny) -> Option<(&'static str, Tree)> {
-    let Written { networks: own, unix, files } = deny.written();
-    let Tree::List(mut list) = networks(own, *unix) else { return None };
-    list.extend(files.iter().map(|file| Tree::map([("file", Tree::text(file))])));
-    (!list.is_empty()).then_some(("deny", Tree::List(list)))
+/// `deny` of a route or listener, if it has any.
+pub fn deny(deny: &ClientList) -> Option<(&'static str, Tree)> {
+    let list = clients(deny);
+    (!matches!(&list, Tree::List(list) if list.is_empty())).then_some(("deny", list))
 }
 
 /// What is counted by.

@@ -75,8 +75,11 @@ section! {
         /// Query parameters by name: the exact value, decoded, or a map with `exact` or `regex`. A request of whose values some fit
         /// and some do not gets 400.
         optional query: Keyed<String, Either<ExactText, TextForm>>,
+        /// The resolved client: a network, an address, a preset, a file or `unix`, or a list of these, as in `deny`. Behind a trusted
+        /// proxy that is the client, not the proxy. A client whose forwarding header cannot be read is in no list.
+        optional client: OneOrMany<Either<String, TrustSource>>,
     }
-    later: ["cidr", "client", "cookies", "scheme", "listener"]
+    later: ["cidr", "cookies", "scheme", "listener"]
 }
 
 section! {

@@ -8,7 +8,7 @@ use super::connections::{AtAccept, ProxyProtocol, RefusedNetworks};
 use super::http2::Protocols;
 use super::{AdminPage, ClientInLog, Direct, LineFormat, ListenOn, LogTarget, MetricsPage, Redirect, Secret, Tls};
 use crate::config::schema::{Connections, Drain, Http2, Log, Overload, RequestBody, RequestHead, Response, Sample};
-use crate::policy::Deny;
+use crate::policy::ClientList;
 use crate::units::Bytes;
 
 /// The part of the file that is not the [`Policy`](crate::policy::Policy).
@@ -96,7 +96,7 @@ pub struct Listener {
     /// What a client may ask for that speaks HTTP/2.
     pub h2: Http2,
     /// Whose requests it refuses.
-    pub deny: Arc<Deny>,
+    pub deny: Arc<ClientList>,
 }
 
 impl Listener {

@@ -1,9 +1,10 @@
-//! Whether those parts of a match hold that the index has not looked at: method, header fields, parameters, expressions.
+//! Whether those parts of a match hold that the index has not looked at: method, client, header fields, parameters, expressions.
 
 use http::{HeaderMap, HeaderName};
 use regex::Regex;
 
-use super::{Match, PathMatch, TextMatch};
+use super::{ClientList, Match, PathMatch, TextMatch};
+use crate::client::Client;
 use crate::client::values::{Reading, TooMany, Value, readings};
 use crate::request::Request;
 
@@ -23,14 +24,15 @@ pub enum Undecided {
 }
 
 /// Whether everything holds that the index has not already looked at; the cheapest is asked first.
-pub(super) fn holds(asked: &Match, request: &Request<'_>) -> Result<bool, Undecided> {
+pub(super) fn holds(asked: &Match, request: &Request<'_>, client: Option<&Client>) -> Result<bool, Undecided> {
     let method = asked.methods.is_empty() || asked.methods.contains(request.method);
     let path = match &asked.path {
         // no longer than a request line
         PathMatch::Regex(regex) => method && regex.is_match(request.path),
         PathMatch::Exact(_) | PathMatch::Prefix(_) => method,
     };
-    if !path {
+    let listed = |list: &ClientList| client.is_some_and(|client| list.lists_surely(client));
+    if !path || !asked.client.as_deref().is_none_or(listed) {
         return Ok(false);
     }
     let query = request.query.unwrap_or_default();

@@ -16,6 +16,7 @@ use std::hash::{BuildHasherDefault, DefaultHasher};
 use super::fold::{self, Ignore, Room, Within, fold};
 use super::holds::{Undecided, holds};
 use super::{HostMatch, Match, PathMatch, Route};
+use crate::client::Client;
 use crate::request::Request;
 
 /// All routes of a policy and the index over them.
@@ -61,18 +62,19 @@ impl RouteTable {
         table
     }
 
-    /// The most specific route that takes `request`, and its position in the file; `None` when no route does.
+    /// The most specific route that takes `request`, and its position in the file; `None` when no route does. Without a client no
+    /// match that names clients holds.
     ///
     /// # Errors
     /// [`Undecided`] where the most specific route that may take it cannot be told.
-    pub fn find(&self, request: &Request<'_>) -> Result<Option<(usize, &Route)>, Undecided> {
-        let Some((entry, route)) = self.best(request, None) else { return Ok(None) };
+    pub fn find(&self, request: &Request<'_>, client: Option<&Client>) -> Result<Option<(usize, &Route)>, Undecided> {
+        let Some((entry, route)) = self.best((request, client), None) else { return Ok(None) };
         route.map(|route| Some((entry.route, route)))
     }
 
     /// The most specific alternative that takes `request`, or that cannot tell, among those of all routes but one.
-    fn best(&self, request: &Request<'_>, but: Option<usize>) -> Option<Found<'_>> {
-        let search = Search { routes: &self.routes, request, but };
+    fn best(&self, (request, client): Asked<'_>, but: Option<usize>) -> Option<Found<'_>> {
+        let search = Search { routes: &self.routes, request, client, but };
         let exact = self.exact_hosts.get(request.host).and_then(|paths| search.in_paths(paths));
         exact
             .or_else(|| self.suffixes_of(request.host).find_map(|paths| search.in_paths(paths)))
@@ -89,15 +91,15 @@ impl RouteTable {
     }
 
     /// What [`RouteTable::find`] finds, and the route that would have taken the request if the first were not there.
-    pub fn find_with_runner_up(&self, request: &Request<'_>) -> [Option<(usize, &Route)>; 2] {
-        self.taken(request).map(|taken| Some((taken?.index, taken?.route)))
+    pub fn find_with_runner_up(&self, request: &Request<'_>, client: Option<&Client>) -> [Option<(usize, &Route)>; 2] {
+        self.taken(request, client).map(|taken| Some((taken?.index, taken?.route)))
     }
 
     /// The same two, each with the alternative of it that takes the request.
-    pub fn taken(&self, request: &Request<'_>) -> [Option<Taken<'_>>; 2] {
-        let Some(winner) = self.best(request, None) else { return [None, None] };
+    pub fn taken(&self, request: &Request<'_>, client: Option<&Client>) -> [Option<Taken<'_>>; 2] {
+        let Some(winner) = self.best((request, client), None) else { return [None, None] };
         // the winner's other alternatives are no competition
-        let second = self.best(request, Some(winner.0.route));
+        let second = self.best((request, client), Some(winner.0.route));
         [Some(winner), second].map(|found| {
             let (entry, route) = found?;
             let route = route.ok()?;
@@ -201,10 +203,14 @@ impl ByLength<Vec<Entry>> {
     }
 }
 
+/// A request, and whose it is if that can be told.
+type Asked<'r> = (&'r Request<'r>, Option<&'r Client>);
+
 /// The question which alternative takes a request.
 struct Search<'t, 'r> {
     routes: &'t [Route],
     request: &'r Request<'r>,
+    client: Option<&'r Client>,
     /// Not this route.
     but: Option<usize>,
 }
@@ -256,7 +262,7 @@ impl<'t> Search<'t, '_> {
     fn first_of(&self, entries: &'t [Entry]) -> Option<Found<'t>> {
         entries.iter().filter(|entry| Some(entry.route) != self.but).find_map(|entry| {
             let route = self.routes.get(entry.route)?;
-            match entry.asks(route).map_or(Ok(true), |asked| holds(asked, self.request)) {
+            match entry.asks(route).map_or(Ok(true), |asked| holds(asked, self.request, self.client)) {
                 Ok(true) => Some((*entry, Ok(route))),
                 Ok(false) => None,
                 Err(fault) => Some((*entry, Err(fault))),
@@ -279,9 +285,9 @@ struct Entry {
     rank: Rank,
 }
 
-/// What decides between alternatives of equal host and path: a named method, header matches, query matches; more is
+/// What decides between alternatives of equal host and path: a named method, header matches, query matches, a named client; more is
 /// first.
-type Rank = (bool, usize, usize);
+type Rank = (bool, usize, usize, bool);
 
 impl Entry {
     fn asks<'t>(&self, route: &'t Route) -> Option<&'t Match> {
@@ -299,10 +305,10 @@ fn entries(routes: &[Route]) -> Vec<(Entry, Option<&Match>)> {
     let mut entries = Vec::with_capacity(routes.len());
     for (route, found) in routes.iter().enumerate() {
         if found.matches.is_empty() {
-            entries.push((Entry { route, alternative: None, length: 0, rank: (false, 0, 0) }, None));
+            entries.push((Entry { route, alternative: None, length: 0, rank: (false, 0, 0, false) }, None));
         }
         for (alternative, found) in found.matches.iter().enumerate() {
-            let rank = (!found.methods.is_empty(), found.headers.len(), found.query.len());
+            let rank = (!found.methods.is_empty(), found.headers.len(), found.query.len(), found.client.is_some());
             entries.push((Entry { route, alternative: Some(alternative), length: 0, rank }, Some(found)));
         }
     }

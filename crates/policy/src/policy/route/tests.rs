@@ -10,6 +10,7 @@ use proptest::sample::{select, subsequence};
 use super::*;
 use crate::request::{Peer, Request};
 
+mod clients;
 mod long_values;
 
 /// One alternative out of the short forms used below: `host path`, where a host may be `*` or `*.suffix`, a path
@@ -30,7 +31,7 @@ fn alternative(text: &str) -> Match {
         ("~", pattern) => PathMatch::Regex(whole(pattern).unwrap()),
         _ => PathMatch::Prefix(path.trim_end_matches('/').to_owned()),
     };
-    Match { host, path, ignore, methods: Vec::new(), headers: Vec::new(), query: Vec::new() }
+    Match { host, path, ignore, methods: Vec::new(), headers: Vec::new(), query: Vec::new(), client: None }
 }
 
 fn route(matches: Vec<Match>) -> Route {
@@ -87,11 +88,11 @@ impl Asked {
     }
 
     fn finds_surely(&self, table: &RouteTable) -> Result<Option<usize>, Undecided> {
-        Ok(table.find(&self.request())?.map(|(index, _)| index))
+        Ok(table.find(&self.request(), None)?.map(|(index, _)| index))
     }
 
     fn finds_two(&self, table: &RouteTable) -> (Option<usize>, Option<usize>) {
-        let [winner, runner_up] = table.find_with_runner_up(&self.request());
+        let [winner, runner_up] = table.find_with_runner_up(&self.request(), None);
         (winner.map(|(index, _)| index), runner_up.map(|(index, _)| index))
     }
 }

@@ -18,7 +18,7 @@ fn what_an_expression_cannot_read_in_bounded_time_is_told() {
         let mut asked = Asked::new(host, "/");
         asked.headers.append("x-a", field.parse().unwrap());
         asked.query = Some(format!("p=1&q={query}"));
-        table.find(&asked.request()).map(|found| found.map(|(index, _)| index))
+        table.find(&asked.request(), None).map(|found| found.map(|(index, _)| index))
     };
     let (fits, long) = ("x".repeat(LONGEST_VALUE), "x".repeat(LONGEST_VALUE + 1));
     assert_eq!(found("b.example", &fits, &fits), Ok(Some(3)));

@@ -1,12 +1,12 @@
-//! Networks whose requests are refused, as `deny` of a route or listener lists them.
+//! Clients by their networks: whom `deny` of a route or listener refuses, and whose requests `client` of a match takes.
 
-use crate::client::{Client, ProxySet};
+use crate::client::{Client, Mark, ProxySet};
 use crate::request::Peer;
 use crate::units::{Bytes, Prefix};
 
-/// Networks whose clients are refused, by the resolved client: behind a trusted proxy only those clients, not the proxy.
+/// Networks of resolved clients: behind a trusted proxy only those clients are listed, not the proxy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Deny {
+pub struct ClientList {
     all: ProxySet,
     written: Written,
 }
@@ -22,11 +22,11 @@ pub struct Written {
     pub files: Vec<String>,
 }
 
-impl Deny {
+impl ClientList {
     /// What is written, and what the files hold: networks in any order, and whether they list `unix`.
-    pub fn new(written: Written, listed: Vec<Prefix>, listed_unix: bool) -> Deny {
+    pub fn new(written: Written, listed: Vec<Prefix>, listed_unix: bool) -> ClientList {
         let unix = written.unix || listed_unix;
-        Deny { all: ProxySet::new(written.networks.iter().copied().chain(listed), unix), written }
+        ClientList { all: ProxySet::new(written.networks.iter().copied().chain(listed), unix), written }
     }
 
     /// Returns whether it lists the client, however sure its address is. Allocates nothing.
@@ -43,6 +43,13 @@ impl Deny {
                 more || self.all.contains(Peer::Ip(address))
             }
         }
+    }
+
+    /// Returns whether it lists the client, and the client's address is its own. Never true for a client whose forwarding header was
+    /// unreadable or too short: its address is that of a proxy, and anybody can send such a header.
+    #[inline]
+    pub fn lists_surely(&self, client: &Client) -> bool {
+        matches!(client.mark, Mark::Verified | Mark::AllTrusted) && self.lists(client)
     }
 
     /// Returns whether it lists nobody.
