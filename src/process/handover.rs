@@ -8,9 +8,10 @@
 //! 2. What the old process started is only a go-between: it starts the new process, says which one it is, and ends. So the
 //!    new process is a child of the service manager, and not of the old one. systemd waits for the end of no process that
 //!    is not its child, and kills it at once instead when the service is to stop.
-//! 3. The new process reads its configuration and binds what is new. It says that it waits for the state of limits. The old one stops
-//!    accepting, and sends it in a memory file. The new process takes it over and accepts from all of its sockets. What connects meanwhile
-//!    waits in the kernel's queues. (A process of before there was state to hand over sends none, and is not asked.)
+//! 3. The new process reads its configuration and binds what is new. It says that it waits for the state of limits. The old one sends it in
+//!    a memory file, and goes on serving; what happens to its limits from then on it tells in a conversation of its own, whose other end comes
+//!    with the file ([`super::charges`]). When the new process has all of it, the old one stops accepting, and the new one accepts from all of
+//!    its sockets. What connects in between waits in the kernel's queues.
 //! 4. new → old: one line of JSON: ready, with the positions of the sockets that it has taken; or failed, with the reason.
 //! 5. old → new: one byte. From here on the new process is the one that counts.
 //! 6. old → new: lines of JSON with the places at origins that it keeps ([`super::places`]), until it ends.
@@ -36,6 +37,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 
 use super::given::{Given, Passed, Tag};
 use crate::bans::{LONGEST_SAVED, Saved};
+use crate::saved;
 use crate::system::clock::{Clock, Shown};
 use crate::units::Timestamp;
 
@@ -49,7 +51,7 @@ pub const GO_BETWEEN: &str = "start";
 const NEW: &str = "serve";
 
 /// Of this conversation.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Most sockets in one message: `SCM_MAX_FD` of Linux.
 const MOST: usize = 253;
@@ -73,7 +75,6 @@ struct Offer {
     /// Whether the last descriptor is the file of the bans.
     #[serde(default)]
     bans: bool,
-    /// Not from a process of before there was state to hand over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     inheritance: Option<Inheritance>,
 }
@@ -94,6 +95,8 @@ pub struct Inheritance {
     stamp: u64,
     wall_nanos: u64,
     unix_nanos_at_zero: u64,
+    /// The version of the state that will be sent.
+    state: u32,
     /// What keys are hashed under.
     pub secret: Secret,
 }
@@ -102,7 +105,7 @@ impl Inheritance {
     /// What goes on from this clock.
     pub fn of(clock: Clock, secret: Secret) -> Inheritance {
         let Shown { stamp, wall_nanos, unix_nanos_at_zero } = clock.shown();
-        Inheritance { stamp: stamp.nanos(), wall_nanos, unix_nanos_at_zero, secret }
+        Inheritance { stamp: stamp.nanos(), wall_nanos, unix_nanos_at_zero, state: saved::VERSION, secret }
     }
 
     /// The clock that goes on.
@@ -249,7 +252,19 @@ impl Predecessor {
         let (line, mut sockets) = receive(&stream)?;
         let offer: Offer = serde_json::from_slice(&line)?;
         if offer.version != VERSION || offer.sockets.len() + usize::from(offer.bans) != sockets.len() {
-            return Err(io::Error::other("it speaks another version of the hand-over"));
+            return Err(io::Error::other(format!(
+                "it speaks version {} of the hand-over, this program version {VERSION}; a restart takes its place",
+                offer.version
+            )));
+        }
+        if let Some(Inheritance { state, .. }) =
+            offer.inheritance.filter(|inheritance| inheritance.state != saved::VERSION)
+        {
+            return Err(io::Error::other(format!(
+                "its state of limits has version {state}, this program reads version {}: every client would have its whole budget again; a \
+                 restart takes that into account",
+                saved::VERSION
+            )));
         }
         let bans = if offer.bans { sockets.pop() } else { None };
         let bans = bans.map(|file| from_memory(file.into())).transpose();
@@ -268,15 +283,18 @@ impl Predecessor {
         self.inheritance
     }
 
-    /// Step 3a: says that this process could serve, and waits for the state of the other one, which accepts no connection from then on.
+    /// Step 3a: says that this process could serve, and waits for the state of the other one, with the conversation about what happens to it
+    /// from then on.
     ///
     /// # Errors
     /// The other process hands no state over, though it said so; it goes on serving then.
-    pub fn state(&mut self) -> io::Result<File> {
+    pub fn state(&mut self) -> io::Result<(File, UnixStream)> {
         report(&mut self.stream, &Report::Waiting)?;
         let (_, descriptors) = receive(&self.stream)?;
         let mut descriptors = descriptors.into_iter();
-        descriptors.next().map(File::from).ok_or_else(|| io::Error::other("the state did not arrive"))
+        let both = descriptors.next().zip(descriptors.next());
+        let (state, charges) = both.ok_or_else(|| io::Error::other("the state did not arrive"))?;
+        Ok((state.into(), charges.into()))
     }
 
     /// Says why this process cannot serve.
@@ -349,15 +367,15 @@ impl Successor {
         }
     }
 
-    /// Step 3a: hands the state over.
+    /// Step 3a: hands the state over, and the other end of the conversation about charges.
     ///
     /// # Errors
     /// It has gone.
-    pub async fn hand(&mut self, state: &File) -> io::Result<()> {
+    pub async fn hand(&mut self, state: &File, charges: &UnixStream) -> io::Result<()> {
         let send = || {
-            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
             let mut control = SendAncillaryBuffer::new(&mut space);
-            let descriptors = [state.as_fd()];
+            let descriptors = [state.as_fd(), charges.as_fd()];
             if !control.push(SendAncillaryMessage::ScmRights(&descriptors)) {
                 return Err(io::Error::other("the state does not fit into a message"));
             }

@@ -22,13 +22,14 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::charges::Giving;
 use super::handover::Secret;
 use super::notify::Notifier;
 use super::places;
 use super::reload::{Outcome, Reloader};
 use super::snapshots::Snapshots;
 use super::sockets::Sockets;
-use super::upgrade::{self, Estate, Program};
+use super::upgrade::{self, Estate, Program, Replaced};
 use super::watchdog::Watchdog;
 use crate::admin::order::{Answer, Order, Verb};
 use crate::config::settings::Drain;
@@ -124,11 +125,11 @@ enum End {
     /// A signal.
     Told(Sockets),
     /// Another process serves in its place, and is told what it does not have yet.
-    Replaced(UnixStream),
+    Replaced(UnixStream, Option<Giving>),
 }
 
 /// Serves until the process has to end, then leads it there; returns when all requests have ended or their time is over.
-pub async fn until_stopped(life: Life, drain: Drain, process: &Process) {
+pub async fn until_stopped(life: Life, drain: Drain, process: &Arc<Process>) {
     let Life {
         mut signals,
         mut orders,
@@ -151,7 +152,7 @@ pub async fn until_stopped(life: Life, drain: Drain, process: &Process) {
     ready.store(false, Ordering::Relaxed);
     process.start_draining();
     tracing::info!(connections = connections.open(), "stopping");
-    let replaced = matches!(end, End::Replaced(_));
+    let replaced = matches!(end, End::Replaced(..));
     tokio::spawn(async move {
         if replaced {
             // the first one it is; until now nobody has told this process to stop
@@ -162,6 +163,7 @@ pub async fn until_stopped(life: Life, drain: Drain, process: &Process) {
         standard_error::end();
         process::exit(CUT_OFF);
     });
+    let mut charges = None;
     match end {
         End::Told(sockets) => {
             notifier.say("STOPPING=1\nSTATUS=stopping");
@@ -172,8 +174,9 @@ pub async fn until_stopped(life: Life, drain: Drain, process: &Process) {
             sockets.close();
         }
         // the new process proves its life by itself
-        End::Replaced(stream) => {
+        End::Replaced(stream, giving) => {
             drop(watchdog);
+            charges = giving;
             tokio::spawn(places::give(stream, process.generation().backends().origins().to_vec()));
         }
     }
@@ -191,6 +194,9 @@ pub async fn until_stopped(life: Life, drain: Drain, process: &Process) {
         );
     }
     // nothing is charged any more
+    if let Some(charges) = charges {
+        charges.finish().await;
+    }
     snapshots.into_iter().for_each(Snapshots::stop);
 }
 
@@ -248,16 +254,18 @@ async fn serve(
             Err(text) => Err(text),
         };
         match generation {
-            Ok((id, taken, stream)) => {
+            Ok(Replaced { id, taken, stream, charges, paused }) => {
                 let tags = sockets.tags().into_iter().enumerate();
                 let left = tags.filter(|(at, _)| taken.contains(at)).map(|(_, tag)| tag.name);
                 estate.connections.leave(left.collect());
                 sockets.hand_over(&taken);
                 tracing::info!(process = id, "upgrade: the new process serves");
-                order
-                    .answer(true, &format!("process {id} serves; process {} ends its connections", process::id()))
-                    .await;
-                return End::Replaced(stream);
+                let mut told = format!("process {id} serves; process {} ends its connections", process::id());
+                if let Some(milliseconds) = paused {
+                    told.push_str(&format!("\nconnections waited for {milliseconds} ms"));
+                }
+                order.answer(true, &told).await;
+                return End::Replaced(stream, charges);
             }
             Err(text) => {
                 estate.process.set_handing_over(false);

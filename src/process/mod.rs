@@ -4,12 +4,14 @@
 //!   end.
 //! * [`reload`] puts another policy in force; [`certificates`] are renewed beside it.
 //! * [`sockets`] holds each listening socket: bound, [`given`] by systemd, or taken over from the previous process by
-//!   [`handover`]. [`upgrade`] is the old process's part of that.
+//!   [`handover`]. [`upgrade`] is the old process's part of that. [`charges`] and [`places`] keep both processes of one mind until
+//!   the old one ends.
 //! * [`snapshots`] keep the state of limits over the end of the process, in the form of [`saved`].
 //! * [`control`] brings the operator's orders. [`notify`] and [`watchdog`] speak to systemd.
 //! * [`housekeeping`] runs about once a second.
 
 pub mod certificates;
+pub mod charges;
 pub mod control;
 pub mod given;
 pub mod handover;

@@ -22,6 +22,10 @@ const CLOCK: &str = "clock";
 /// # Errors
 /// What the target refuses.
 pub fn save(to: &mut dyn Write, engine: &Engine, clock: Clock) -> io::Result<u64> {
+    write(to, engine, clock, false)
+}
+
+fn write(to: &mut dyn Write, engine: &Engine, clock: Clock, hands_over: bool) -> io::Result<u64> {
     let mut writer = Writer::new(to, &engine.seed().saved_key())?;
     // what is admitted before this stamp is saved, so time counts from it on
     let shown = clock.shown();
@@ -30,7 +34,10 @@ pub fn save(to: &mut dyn Write, engine: &Engine, clock: Clock) -> io::Result<u64
         writer.number(number)?;
     }
     writer.end()?;
-    engine.save(&mut writer, shown.stamp)?;
+    match hands_over {
+        true => engine.hand_over(&mut writer, shown.stamp)?,
+        false => engine.save(&mut writer, shown.stamp)?,
+    }
     writer.finish()
 }
 
@@ -62,14 +69,14 @@ pub fn restore(
     Ok((restored, clock))
 }
 
-/// Writes the state into memory that another process can be given.
+/// Writes the state into memory for the process that takes this one's place, with what requests hold, and begins to note what happens to it.
 ///
 /// # Errors
 /// The system has none.
 pub fn in_memory(engine: &Engine, clock: Clock) -> io::Result<File> {
     let mut file = File::from(rustix::fs::memfd_create("tidegate state", MemfdFlags::CLOEXEC)?);
     let mut to = BufWriter::with_capacity(BUFFER, &file);
-    save(&mut to, engine, clock)?;
+    write(&mut to, engine, clock, true)?;
     to.flush()?;
     drop(to);
     file.rewind()?;

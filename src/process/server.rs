@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::certificates;
+use super::charges::Taking;
 use super::given::{Given, Tag};
 use super::handover::{Inheritance, Predecessor, Secret};
 use super::housekeeping::Housekeeping;
@@ -169,7 +170,7 @@ fn start_and_serve(
     {
         say("warning: the last lines of the access log could not be written in time\n");
     }
-    served.map_err(|error| StartError::System("the runtime cannot watch a socket or signal", error.to_string()))
+    served.map_err(|error| StartError::System("it cannot begin to serve", error.to_string()))
 }
 
 /// Makes the process with its first generation. Returns with it the owner of the access log's thread, and where snapshots are to be written.
@@ -262,31 +263,31 @@ type StateOf = (Option<Files>, Secret);
 /// The process, its log's owner, and what its state is kept with.
 type Built = (Arc<Process>, Option<AccessLogWriter>, StateOf);
 
-/// Goes on from the state of the process whose place this one takes, which accepts no connection meanwhile. One that cannot be used is told.
+/// Goes on from the state of the process whose place this one takes, which serves meanwhile. Returns the conversation about what happens to it
+/// from then on.
 ///
 /// # Errors
-/// The conversation broke off: the other process goes on.
-fn take_state(process: &Process, predecessor: &mut Predecessor, config: Config, secret: Secret) -> io::Result<()> {
-    let mut state = predecessor.state()?;
+/// The state cannot be used, or the conversation broke off: the other process goes on.
+fn take_state(
+    process: &Process,
+    predecessor: &mut Predecessor,
+    config: Config,
+    secret: Secret,
+) -> Result<Taking, String> {
+    let (mut state, charges) = predecessor.state().map_err(|error| error.to_string())?;
     let seed = Seed::from_bytes(secret.0);
     let restored = saved::restore(&mut state, &config.policy, &seed, Some(process.clock));
-    let taken = restored.map_err(|fault| fault.to_string()).and_then(|(restored, clock)| {
-        let backends = Backends::open(&config, Some(process.generation().backends()), clock);
-        let backends = backends.map_err(|fault| fault.to_string())?;
-        let unix_nanos_at_origin = clock.unix_nanos_at_zero();
-        let base = Base::Saved { seed: &seed, unix_nanos_at_origin, restored: &restored };
-        Generation::next(config, backends, base).map_err(|fault| fault.to_string())
-    });
-    match taken {
-        Ok(mut next) => {
-            let succession = std::mem::take(&mut next.succession);
-            process.adopt(next);
-            tell_restored(&succession);
-            process.snapshots.restored(succession);
-        }
-        Err(fault) => tracing::error!("state: that of the process before {fault}; all limits begin empty"),
-    }
-    Ok(())
+    let (mut restored, clock) = restored.map_err(|fault| format!("the state of the process before {fault}"))?;
+    let backends = Backends::open(&config, Some(process.generation().backends()), clock);
+    let backends = backends.map_err(|fault| fault.to_string())?;
+    let unix_nanos_at_origin = clock.unix_nanos_at_zero();
+    let base = Base::Saved { seed: &seed, unix_nanos_at_origin, restored: &restored };
+    let mut next = Generation::next(config, backends, base).map_err(|fault| fault.to_string())?;
+    let succession = std::mem::take(&mut next.succession);
+    process.adopt(next);
+    tell_restored(&succession);
+    process.snapshots.restored(succession);
+    Ok(Taking::new(charges, restored.take_under_way()))
 }
 
 /// Opens the directory of snapshots. A process without one serves all the same.
@@ -397,9 +398,12 @@ async fn serve(
         }
     }
     process.begin();
-    if let (Some(predecessor), Some(config)) = (predecessor.as_mut(), again) {
-        take_state(process, predecessor, config, secret)?;
-    }
+    let mut taking = match (predecessor.as_mut(), again) {
+        (Some(predecessor), Some(config)) => {
+            Some(take_state(process, predecessor, config, secret).map_err(io::Error::other)?)
+        }
+        _ => None,
+    };
     if let Some(bans) = predecessor.as_mut().and_then(Predecessor::take_bans) {
         // behind the limits, whose state makes a generation of its own
         let taken = process.restore_bans(bans).map_err(io::Error::other)?;
@@ -421,6 +425,11 @@ async fn serve(
         }
         None => None,
     };
+    // from here on the other process accepts nothing, so all else comes before it
+    if let Some(mut taking) = taking.take() {
+        taking.catch_up(process)?;
+        taking.follow(Arc::clone(process))?;
+    }
     let count = listeners.len();
     for (listener, bound) in listeners.into_iter().enumerate() {
         let events = Events::new(Arc::clone(process), listener);

@@ -1,6 +1,7 @@
 //! Replaces this process by a new one, and listens all the time: the old process's part.
 //!
-//! The state of limits goes along, and bans do: while the state does, neither process accepts, and what connects waits in the kernel's queues.
+//! The state of limits goes along, and bans do. It is copied while this process serves, which tells what happens after that
+//! ([`charges`](super::charges)); neither process accepts from when the new one has all of it until that one serves, some milliseconds.
 
 use std::env;
 use std::ffi::OsString;
@@ -9,11 +10,13 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{self, Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
+use super::charges::Giving;
 use super::handover::{self, Inheritance, Report, Secret};
 use super::notify::Notifier;
 use super::saved;
@@ -25,9 +28,6 @@ use crate::running::process::Process as Running;
 
 /// How long the new process may take to serve: it may have to look up names (2 s) and read large lists.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// How long the state is not written yet while connections are open: most of those that were just accepted end within it.
-const QUIET_WITHIN: Duration = Duration::from_millis(20);
 
 /// How this process was started.
 #[derive(Debug, Clone)]
@@ -112,7 +112,7 @@ impl Drop for Process {
 /// What this process hands over beside its sockets.
 pub struct Estate<'a> {
     /// The process, with the state of its limits.
-    pub process: &'a Running,
+    pub process: &'a Arc<Running>,
     /// The connections, of which none is accepted while the state is on its way.
     pub connections: &'a Connections,
     /// The snapshots, which the new process writes from then on.
@@ -122,28 +122,56 @@ pub struct Estate<'a> {
 }
 
 impl<'a> Estate<'a> {
-    /// Stops what changes the state of limits, as far as requests that are under way allow.
-    fn pause(self: &Estate<'a>) -> Pause<'a> {
+    /// Hands the state of limits over, and begins to tell what happens to it. Requests go on.
+    async fn hand(&self, successor: &mut handover::Successor) -> Result<Moving<'a>, String> {
+        let failed = |error: std::io::Error| error.to_string();
         let Estate { process, connections, snapshots, .. } = *self;
-        // before the pause begins
         snapshots.into_iter().for_each(Snapshots::leave);
-        connections.pause();
-        process.start_draining();
-        Pause { process, connections, snapshots, over: false }
+        let moving = Moving { process, connections, snapshots, charges: None, paused: None, over: false };
+        let generation = process.generation();
+        let (mine, theirs) = UnixStream::pair().map_err(failed)?;
+        let copied = saved::in_memory(generation.engine(), process.clock);
+        // ends what was begun if anything fails from here on
+        let charges = Giving::begin(mine, Arc::clone(process), Arc::clone(&generation)).map_err(failed)?;
+        successor.hand(&copied.map_err(failed)?, &theirs).await.map_err(failed)?;
+        Ok(Moving { charges: Some(charges), ..moving })
     }
 }
 
-/// While it is there this process accepts nothing. Dropped, it goes on, unless another process has its place.
-pub struct Pause<'a> {
+/// The state of limits on its way to another process. Dropped, this process has it again and goes on.
+pub struct Moving<'a> {
     process: &'a Running,
     connections: &'a Connections,
     snapshots: Option<&'a Snapshots>,
+    charges: Option<Giving>,
+    /// Since when nothing is accepted.
+    paused: Option<std::time::Instant>,
     over: bool,
 }
 
-impl Drop for Pause<'_> {
+impl Moving<'_> {
+    /// Waits until the new process has all that happened.
+    async fn caught_up(&mut self) -> Result<(), String> {
+        match &mut self.charges {
+            Some(charges) if self.paused.is_none() => charges.caught_up().await,
+            // once is enough
+            _ => std::future::pending().await,
+        }
+    }
+
+    /// Stops accepting, and has the new process asked about what is to be charged from now on.
+    fn pause(&mut self) {
+        self.paused = Some(std::time::Instant::now());
+        self.connections.pause();
+        self.process.start_draining();
+        self.charges.iter().for_each(Giving::move_admissions);
+    }
+}
+
+impl Drop for Moving<'_> {
     fn drop(&mut self) {
         if !self.over {
+            self.charges = None;
             self.process.stop_draining();
             self.connections.resume();
             self.snapshots.into_iter().for_each(Snapshots::resume);
@@ -155,10 +183,31 @@ impl Drop for Pause<'_> {
 pub struct Replacement<'a> {
     process: Process,
     /// Since the state was handed over, if it was.
-    pause: Option<Pause<'a>>,
+    moving: Option<Moving<'a>>,
     successor: handover::Successor,
     id: u32,
     taken: Vec<usize>,
+    /// For how many milliseconds nothing was accepted.
+    paused: Option<f64>,
+}
+
+/// What has been replaced.
+pub struct Replaced {
+    /// The new process's number.
+    pub id: u32,
+    /// The positions of the sockets that it has taken.
+    pub taken: Vec<usize>,
+    /// The conversation, for what follows.
+    pub stream: tokio::net::UnixStream,
+    /// What it is told about charges.
+    pub charges: Option<Giving>,
+    /// For how many milliseconds nothing was accepted.
+    pub paused: Option<f64>,
+}
+
+/// Milliseconds since then, to a tenth.
+fn milliseconds(since: std::time::Instant) -> f64 {
+    (since.elapsed().as_secs_f64() * 1e4).round() / 10.0
 }
 
 /// Starts the program again, hands it the sockets and bans, and waits until it serves.
@@ -177,28 +226,40 @@ pub async fn start<'a>(
     let (mine, theirs) = UnixStream::pair().map_err(failed)?;
     let mut process = program.start(theirs.into())?;
     let inheritance = Inheritance::of(estate.process.clock, estate.secret);
-    let mut pause = None;
+    let mut moving: Option<Moving<'a>> = None;
     if let Err(error) = handover::offer(&mine, sockets.tags(), &sockets.descriptors(), (bans, Some(inheritance))) {
         return Err(format!("the new process took no sockets: {error}{}", process.fault()));
     }
     let mut successor = handover::Successor::new(mine).map_err(failed)?;
     let deadline = Instant::now() + PATIENCE;
     loop {
-        match timeout_at(deadline, successor.report()).await {
+        let caught_up = async {
+            match &mut moving {
+                Some(moving) => moving.caught_up().await,
+                None => std::future::pending().await,
+            }
+        };
+        let report = tokio::select! {
+            report = timeout_at(deadline, successor.report()) => report,
+            caught_up = caught_up => {
+                caught_up?;
+                moving.iter_mut().for_each(Moving::pause);
+                continue;
+            }
+        };
+        match report {
             Ok(Ok(Report::Started(id))) => process.started(id),
             Ok(Ok(Report::Waiting)) => {
                 let began = std::time::Instant::now();
-                pause = Some(estate.pause());
-                // requests on connections that were just accepted are charged before the state is written
-                let _ = timeout(QUIET_WITHIN, estate.connections.drained()).await;
-                let generation = estate.process.generation();
-                let state = saved::in_memory(generation.engine(), estate.process.clock).map_err(failed)?;
-                successor.hand(&state).await.map_err(failed)?;
-                let milliseconds = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-                tracing::info!(milliseconds, "upgrade: the state of limits is handed over");
+                moving = Some(estate.hand(&mut successor).await?);
+                tracing::info!(milliseconds = milliseconds(began), "upgrade: the state of limits is handed over");
             }
             Ok(Ok(Report::Ready { process: id, taken })) => {
-                return Ok(Replacement { process, pause, successor, id, taken });
+                let paused = moving.as_ref().and_then(|moving| moving.paused).map(milliseconds);
+                if let Some(milliseconds) = paused {
+                    tracing::info!(milliseconds, "upgrade: no connection was accepted for");
+                }
+                return Ok(Replacement { process, moving, successor, id, taken, paused });
             }
             Ok(Ok(Report::Failed(text))) => return Err(text),
             Ok(Err(_)) => return Err(format!("the new process ended before it served{}", process.fault())),
@@ -210,12 +271,11 @@ pub async fn start<'a>(
 }
 
 impl Replacement<'_> {
-    /// From here on it is the one that counts; tells its process number and the positions of the sockets that it has taken, and returns the
-    /// conversation.
+    /// From here on it is the one that counts.
     ///
     /// # Errors
     /// It has gone since; nothing has changed then.
-    pub async fn install(mut self, notifier: &Notifier) -> Result<(u32, Vec<usize>, tokio::net::UnixStream), String> {
+    pub async fn install(mut self, notifier: &Notifier) -> Result<Replaced, String> {
         self.process.release();
         // before it speaks for itself: systemd listens to the main process only
         notifier.say(&format!("MAINPID={}", self.id));
@@ -223,10 +283,12 @@ impl Replacement<'_> {
             notifier.say(&format!("MAINPID={}", process::id()));
             return Err(format!("the new process ended as soon as it served ({error})"));
         }
-        if let Some(pause) = &mut self.pause {
-            pause.over = true;
-        }
-        Ok((self.id, self.taken, self.successor.into_stream()))
+        let charges = self.moving.as_mut().and_then(|moving| {
+            moving.over = true;
+            moving.charges.take()
+        });
+        let (id, taken, paused) = (self.id, self.taken, self.paused);
+        Ok(Replaced { id, taken, stream: self.successor.into_stream(), charges, paused })
     }
 }
 

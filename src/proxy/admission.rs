@@ -171,6 +171,12 @@ async fn take_all(process: &Process, session: &mut impl Downstream, context: &mu
     holds.clear();
     let contended = engine.admit_into(evaluation, now, holds);
     taken.contended = taken.contended.or(contended);
+    // behind the charge, so that one that came before the hand-over is in what was handed over
+    if evaluation.decision.verdict == Verdict::Admitted
+        && let Some(successor) = process.successor()
+    {
+        successor.admit(engine, evaluation, holds, now).await;
+    }
     if evaluation.decision.verdict != Verdict::Admitted {
         *place = None;
     }

@@ -2,7 +2,7 @@
 //!
 //! A generation holds its [`backends`]; [`fault`] says why it could not be made. [`state`] gathers the state of both for views.
 //! [`bans`] puts bans into words, [`kept_bans`] tells how far they are on disk. [`snapshot_status`] tells of the snapshots of limits. [`waits`] are the requests that limits delay. [`wakers`] wake
-//! requests that wait for another request's question to a store.
+//! requests that wait for another request's question to a store. [`successor`] is the process that takes this one's place.
 
 pub mod backends;
 pub mod bans;
@@ -12,5 +12,6 @@ pub mod kept_bans;
 pub mod process;
 pub mod snapshot_status;
 pub mod state;
+pub mod successor;
 pub mod waits;
 pub mod wakers;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 
 use super::generation::{Generation, Next};
 use crate::bans::Saved;
@@ -19,6 +19,7 @@ use crate::observe::notices::Notices;
 use crate::observe::pseudonym::Pseudonyms;
 use crate::running::kept_bans::KeptBans;
 use crate::running::snapshot_status::SnapshotStatus;
+use crate::running::successor::Successor;
 use crate::running::waits::Waits;
 use crate::running::wakers::Wakers;
 use crate::system::clock::{Clock, wall_nanos};
@@ -63,6 +64,9 @@ pub struct Process {
     generation: ArcSwap<Generation>,
     draining: AtomicBool,
     handing_over: AtomicBool,
+    /// Whether there is a successor: one word for requests to read.
+    moved: AtomicBool,
+    successor: ArcSwapOption<Successor>,
 }
 
 impl Process {
@@ -100,6 +104,8 @@ impl Process {
             generation: ArcSwap::from_pointee(first),
             draining: AtomicBool::new(false),
             handing_over: AtomicBool::new(false),
+            moved: AtomicBool::new(false),
+            successor: ArcSwapOption::empty(),
         }
     }
 
@@ -196,6 +202,20 @@ impl Process {
     /// Returns whether bans may not change, because another process is about to take this one's place.
     pub fn handing_over(&self) -> bool {
         self.handing_over.load(Ordering::SeqCst)
+    }
+
+    /// Has requests asked of the process that has the state of limits now; `None`: this one has it.
+    pub fn set_successor(&self, successor: Option<Arc<Successor>>) {
+        let moved = successor.is_some();
+        self.successor.store(successor);
+        // SeqCst: an admission that does not see it yet was noted before, which whoever reads the notes after this then sees
+        self.moved.store(moved, Ordering::SeqCst);
+    }
+
+    /// Returns the process that has the state of limits now, if it is another.
+    #[inline]
+    pub fn successor(&self) -> Option<Arc<Successor>> {
+        if self.moved.load(Ordering::SeqCst) { self.successor.load_full() } else { None }
     }
 
     /// The bans in force, for another process or for a file.

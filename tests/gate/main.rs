@@ -56,6 +56,7 @@ mod flood;
 mod forged_fields;
 mod guessing;
 mod h2;
+mod handed_over;
 mod hostile_origins;
 #[cfg(feature = "store")]
 mod hostile_stores;

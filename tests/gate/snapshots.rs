@@ -170,7 +170,7 @@ fn a_snapshot_that_cannot_be_used_is_told_and_no_part_of_it_is() {
         (good[..good.len() - 1].to_vec(), "is cut off"),
         (Vec::new(), "is cut off"),
         (b"something that somebody else wrote, of some length, to be sure".to_vec(), "is no saved state"),
-        (newer, "was written by a newer tidegate (version 2, this one reads 1)"),
+        (newer, "was written by a newer tidegate (version 3, this one reads 2)"),
     ] {
         fs::write(kept.snapshot(), snapshot).unwrap();
         let mut gate = Gate::start(&kept.policy());
@@ -215,18 +215,20 @@ fn a_directory_that_cannot_be_used_is_told_and_the_gate_serves() {
 }
 
 /// The table of `docs/operations.md`: what survives what.
-const SURVIVES: [(&str, [&str; 4]); 8] = [
+const SURVIVES: [(&str, [&str; 4]); 9] = [
     ("`rate`, `quota`, `recent_average`, `distinct`", ["kept", "kept", "kept", CRASHED]),
     ("pardons; the list of those that were given begins anew", ["kept", "kept", "kept", CRASHED]),
     ("bans", ["kept", "kept", "kept", "kept: on disk before the order is answered"]),
-    ("`inflight`, and attempts that wait for their answers", ["kept", APART, ENDED, ENDED]),
-    ("`fair_share`", ["kept", ANEW, ANEW, ANEW]),
+    ("`inflight`, and attempts that wait for their answers", ["kept", BOTH, ENDED, ENDED]),
+    ("`fair_share`: units and what was used lately", ["kept", "kept", "kept", CRASHED]),
+    ("`fair_share`: who waits", ["kept", WAITS, ENDED, ENDED]),
     ("shared limits: counts in the store", ["kept"; 4]),
     ("shared limits: leases of this process", ["kept", EXPIRE, EXPIRE, EXPIRE]),
     ("learned costs, offenders, decisions, history, metrics", ["kept", ANEW, ANEW, ANEW]),
 ];
 const CRASHED: &str = "kept as of the latest snapshot";
-const APART: &str = "end in the old process, and the new one does not count them";
+const BOTH: &str = "kept: the new process counts what requests of the old one hold";
+const WAITS: &str = "waits in the old process";
 const ENDED: &str = "ended with their requests";
 const ANEW: &str = "anew";
 const EXPIRE: &str = "lost: counted as used until they expire";

@@ -105,7 +105,6 @@ fn who_spent_a_budget_has_none_after_an_upgrade_and_numbers_may_change_with_it()
     }
 }
 
-/// Each request on a connection of its own, so that each is judged once, by one process.
 #[test]
 fn upgrades_under_load_never_admit_more_than_the_promise_and_fail_no_request() {
     const UPGRADES: usize = 8;
@@ -140,17 +139,15 @@ fn upgrades_under_load_never_admit_more_than_the_promise_and_fail_no_request() {
     });
     let admitted = admitted.map(AtomicUsize::into_inner);
     let told: Vec<String> =
-        gate.talk().lines().filter(|line| line.contains("is handed over")).map(str::to_owned).collect();
+        gate.talk().lines().filter(|line| line.contains("no connection was accepted")).map(str::to_owned).collect();
     println!(
         "{UPGRADES} upgrades, {} requests, admitted {admitted:?} of {MAX}:\n{}",
         asked.into_inner(),
         told.join("\n")
     );
     assert_eq!(told.len(), UPGRADES);
-    // at most so many connections were open to the old process each time, and each asks once
-    let most = MAX as usize + LOADS * UPGRADES;
-    assert!(admitted.iter().all(|admitted| *admitted <= most), "{admitted:?}");
-    // a request that is judged while the state is written may count twice
+    assert!(admitted.iter().all(|admitted| *admitted <= MAX as usize), "{admitted:?}");
+    // a charge of the moment in which its limit is copied may count twice
     assert!(admitted.iter().all(|admitted| *admitted >= MAX as usize - LOADS * UPGRADES), "{admitted:?}");
 }
 

@@ -115,6 +115,23 @@ impl Bucket {
         taken.is_ok()
     }
 
+    /// Takes one whether it is there or not: it is missing later.
+    pub fn take_anyway(&self, now: Timestamp) {
+        let _ = self.word.fetch_update(Ordering::Relaxed, Ordering::Acquire, |word| {
+            let full_at = (word & MOMENT).max(now.nanos()).saturating_add(self.in_force(word).unit);
+            Some(word & !MOMENT | full_at & MOMENT)
+        });
+    }
+
+    /// Has so many units at `now`, of a bucket that nobody uses yet.
+    pub fn fill(&self, units: f64, now: Timestamp) {
+        let word = self.word.load(Ordering::Acquire);
+        let numbers = self.in_force(word);
+        let there = ((numbers.unit as f64 * units.max(0.0)) as u64).min(numbers.depth);
+        let full_at = now.nanos().saturating_add(numbers.depth).saturating_sub(there);
+        self.word.store(word & !MOMENT | full_at & MOMENT, Ordering::Release);
+    }
+
     /// Puts one back that was not used.
     pub fn put_back(&self) {
         let _ = self.word.fetch_update(Ordering::Relaxed, Ordering::Acquire, |word| {

@@ -202,6 +202,11 @@ impl Line {
         self.waiting
     }
 
+    /// What keys and networks used lately, by hash.
+    pub fn uses(&self) -> Vec<(u64, f32)> {
+        self.nodes.uses()
+    }
+
     /// How many nodes hold something or wait.
     pub fn holding(&self) -> usize {
         self.nodes.active()

@@ -96,6 +96,20 @@ impl Nodes {
         }
     }
 
+    /// What was used lately, by hash.
+    pub fn uses(&self) -> Vec<(u64, f32)> {
+        let faded = |known: &Remembered| (known.hash, known.used * (known.clock - self.clock).exp2() as f32);
+        let remembered = self.memory.iter().filter(|known| known.used > 0.0).map(faded);
+        remembered.chain(self.index.iter().map(|(hash, at)| (*hash, at_of(&self.used, *at)))).collect()
+    }
+
+    /// Remembers what was used lately, of a node that is not known.
+    pub fn learn(&mut self, hash: u64, used: f32) {
+        if used.is_finite() {
+            self.remember(hash, used);
+        }
+    }
+
     /// The path of active nodes.
     pub fn path(&self, nodes: &Active) -> Path {
         Path(nodes.map(|at| self.hash.get(at as usize).copied()))

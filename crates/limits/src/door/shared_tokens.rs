@@ -4,6 +4,7 @@
 //! to the lock, and waits. One that waits is answered under the lock and woken when the lock is free again. One that is dropped looks what
 //! became of it first: a unit that was given to it meanwhile is given back.
 
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -15,6 +16,7 @@ use super::nodes::Path;
 use super::outcomes::{Outcome, Outcomes};
 use super::places::Arrived;
 use super::tokens::{Tokens, TokensSpec, Unit};
+use crate::saved::{Fault, Reader, Writer};
 use crate::sync::{AtomicBool, Mutex, Ordering};
 use crate::units::{Bytes, Timestamp};
 
@@ -159,6 +161,45 @@ impl TokenDoor {
             let outcomes = &mut inner.outcomes;
             inner.tokens.follow(bucket, spec, now, &mut |act| outcomes.note(act));
         });
+    }
+
+    /// Takes a unit for a request of another process, which cannot wait here, if one is there.
+    pub fn take_one(&self, now: Timestamp) -> bool {
+        self.bucket.take(0.0, now)
+    }
+
+    /// Takes a unit whether it is there or not: it is missing later.
+    pub fn take_anyway(&self, now: Timestamp) {
+        self.bucket.take_anyway(now);
+    }
+
+    /// Writes how many units there are, and what was used lately by keys and networks.
+    ///
+    /// # Errors
+    /// What the target refuses.
+    pub fn save(&self, to: &mut Writer<'_>, now: Timestamp) -> io::Result<()> {
+        let uses = self.inner.lock().tokens.line().uses();
+        to.number(self.units(now).to_bits())?;
+        to.number(uses.len() as u64)?;
+        for (hash, used) in uses {
+            to.number(hash)?;
+            to.number(u64::from(used.to_bits()))?;
+        }
+        Ok(())
+    }
+
+    /// Takes over what was saved at `saved`, into a door that nobody uses yet. Units that came since are there.
+    ///
+    /// # Errors
+    /// Damaged bytes.
+    pub fn restore(&self, from: &mut Reader<'_>, saved: Timestamp) -> Result<(), Fault> {
+        self.bucket.fill(f64::from_bits(from.number()?), saved);
+        let mut inner = self.inner.lock();
+        for _ in 0..from.number()? {
+            let (hash, used) = (from.number()?, from.number_up_to(u32::MAX.into())?);
+            inner.tokens.learn(hash, f32::from_bits(used as u32));
+        }
+        Ok(())
     }
 
     fn give_back(&self, unit: Unit, path: &Path) {

@@ -110,6 +110,11 @@ impl Tokens {
         &self.line
     }
 
+    /// Remembers what a key or network used lately.
+    pub fn learn(&mut self, hash: u64, used: f32) {
+        self.line.nodes.learn(hash, used);
+    }
+
     /// In this time a use counts half.
     pub fn half_life(&self) -> Duration {
         Duration::from_secs_f64(self.half_life)

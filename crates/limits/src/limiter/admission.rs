@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use super::attempt::Attempt;
 use super::demand::Demand;
+use super::hold::Lent;
+use super::journal::What;
 use super::pardoned::Standing;
 use super::pending::Pending;
 use super::{Hold, Judgement, Limiter, Lost, Place, Probe};
@@ -36,6 +38,26 @@ impl Limiter {
     /// It does not fit any more, and the limit is as it was.
     #[inline]
     pub fn commit(self: &Arc<Self>, probe: &Probe, now: Timestamp) -> Result<(Judgement, Option<Hold>), Lost> {
+        let (judgement, mut hold) = self.commit_where_it_counts(probe, now)?;
+        let what = match &hold {
+            // a value that was counted before costs nothing
+            None if self.deferred => return Ok((judgement, hold)),
+            None => What::Charged,
+            Some(Hold::Attempt(_)) => What::HeldBack,
+            Some(Hold::Place(_) | Hold::Elsewhere(_)) => What::Taken,
+        };
+        if !self.journal.note_admitted(what, &probe.place, now, probe.cost) {
+            hold.iter_mut().for_each(Hold::untold);
+        }
+        Ok((judgement, hold))
+    }
+
+    #[inline]
+    fn commit_where_it_counts(
+        self: &Arc<Self>,
+        probe: &Probe,
+        now: Timestamp,
+    ) -> Result<(Judgement, Option<Hold>), Lost> {
         let place = &probe.place;
         match self.pardons.standing(place.key, now) {
             Standing::Own => self.commit_at(probe, place, now),
@@ -63,6 +85,11 @@ impl Limiter {
 
     /// Charges the key, whether that fits or not.
     pub fn charge(&self, at: &Place, now: Timestamp, cost: Cost) {
+        self.charge_where_it_counts(at, now, cost);
+        self.journal.note(What::Charged, at, now, cost);
+    }
+
+    fn charge_where_it_counts(&self, at: &Place, now: Timestamp, cost: Cost) {
         match self.pardons.standing(at.key, now) {
             Standing::Own => self.state.charge(at, now, cost),
             Standing::Fresh(tag) => {
@@ -80,6 +107,12 @@ impl Limiter {
     /// Counts a request that this limit has refused, if it counts those: the judgement after it, and whether the key is as far over
     /// as it can get.
     pub fn count_refusal(&self, at: &Place, now: Timestamp, cost: Cost) -> Option<(Judgement, bool)> {
+        let counted = self.count_refusal_where_it_counts(at, now, cost)?;
+        self.journal.note(What::Refused, at, now, cost);
+        Some(counted)
+    }
+
+    fn count_refusal_where_it_counts(&self, at: &Place, now: Timestamp, cost: Cost) -> Option<(Judgement, bool)> {
         match self.pardons.standing(at.key, now) {
             Standing::Own => self.state.count_refusal(at, now, cost),
             Standing::Fresh(tag) => {
@@ -142,7 +175,7 @@ impl Limiter {
             }
         }
         let (judgement, taken) = self.state.commit(probe, now)?;
-        Ok((judgement, taken.map(Hold::Place)))
+        Ok((judgement, taken.map(|taken| Hold::Place(Lent::new(taken, self, place, probe.cost)))))
     }
 
     /// Holds an attempt back until its answer, if it fits on top of what is charged and of all that is held back already.

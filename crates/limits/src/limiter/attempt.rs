@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use super::journal::What;
 use super::{Limiter, Place, pending};
 use crate::units::{Cost, Timestamp};
 
@@ -25,6 +26,8 @@ pub struct Attempt {
     cost: Cost,
     at: Timestamp,
     sent: bool,
+    /// Whether the journal is to know of its end.
+    told: bool,
 }
 
 impl Attempt {
@@ -35,12 +38,17 @@ impl Attempt {
         cost: Cost,
         at: Timestamp,
     ) -> Attempt {
-        Attempt { limiter, held: Some(held), also: None, place, cost, at, sent: false }
+        Attempt { limiter, held: Some(held), also: None, place, cost, at, sent: false, told: true }
     }
 
     /// Takes over what the same attempt holds under another hash of its key; it is charged once, where both would be.
     pub(super) fn join(&mut self, other: Option<pending::Attempt>) {
         self.also = other;
+    }
+
+    /// It was held back without a note.
+    pub(super) fn untold(&mut self) {
+        self.told = false;
     }
 
     /// What it holds, which is then somebody else's to release.
@@ -75,6 +83,9 @@ impl Attempt {
         match charge {
             Some(cost) => held.answered(|| self.limiter.charge(&self.place, now, cost)),
             None => drop(held),
+        }
+        if self.told {
+            self.limiter.journal.note(What::LetGo, &self.place, now, self.cost);
         }
     }
 }

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::demand::Demand;
+use super::held::HeldCells;
+use super::journal::{Broken, Event, Journal, What};
 use super::kind::MIXED;
 use super::needs::Owed;
 use super::pardoned::Pardons;
@@ -31,6 +33,8 @@ pub struct Limiter {
     pub(super) pardons: Arc<Pardons>,
     /// What is asked for of it, where another limit may hold its clients below it.
     pub(super) demand: Option<Demand>,
+    /// Shared with the limiters that it follows.
+    pub(super) journal: Arc<Journal>,
 }
 
 /// The kind of a limit and its tiers.
@@ -52,7 +56,17 @@ impl Limiter {
         let state = spec.kinds.first().ok_or(MIXED)?.state(spec, &own)?;
         let pending = if spec.deferred { Some(pending(&seed)?) } else { None };
         let demand = if spec.demand { Some(Demand::new(spec, &seed)?) } else { None };
-        Ok(Limiter { form, state, pending, deferred: spec.deferred, own_hash, seed, pardons: Arc::default(), demand })
+        Ok(Limiter {
+            form,
+            state,
+            pending,
+            deferred: spec.deferred,
+            own_hash,
+            seed,
+            pardons: Arc::default(),
+            demand,
+            journal: Arc::default(),
+        })
     }
 
     /// The same state under other numbers. This limiter stays as it is and may go on being asked: both charge one state, and each
@@ -84,6 +98,7 @@ impl Limiter {
             seed: self.seed.clone(),
             pardons: Arc::clone(&self.pardons),
             demand,
+            journal: Arc::clone(&self.journal),
         })
     }
 
@@ -101,6 +116,45 @@ impl Limiter {
     pub fn save(&self, to: &mut Writer<'_>, now: Timestamp) -> io::Result<()> {
         self.pardons.save(to, now)?;
         self.state.save(to, now)
+    }
+
+    /// Begins to note what happens to it, for another process that goes on from its state: call it before [`Limiter::save`]. Tells what
+    /// requests hold of it.
+    pub fn begin_journal(&self) -> HeldCells {
+        self.journal.begin(|| HeldCells {
+            places: self.state.held(),
+            attempts: self.pending.as_ref().map(|pending| pending.held()).unwrap_or_default(),
+        })
+    }
+
+    /// Takes what was noted since it was asked last.
+    ///
+    /// # Errors
+    /// Some of it is missing.
+    pub fn take_journal(&self) -> Result<Vec<Event>, Broken> {
+        self.journal.take()
+    }
+
+    /// Notes a unit that was taken at the [door](Limiter::rate_door), as of an admission.
+    pub fn note_unit(&self, now: Timestamp) {
+        let _ = self.journal.note_admitted(What::Charged, &Place::default(), now, Cost::ONE);
+    }
+
+    /// Notes no admissions any more: they are asked of the other process.
+    pub fn move_admissions(&self) {
+        self.journal.moved();
+    }
+
+    /// Notes a charge for a moment to come, which admissions that have moved do not include.
+    pub fn note_reserved(&self, at: &Place, when: Timestamp, cost: Cost) {
+        if self.journal.has_moved() {
+            self.journal.note(What::Charged, at, when, cost);
+        }
+    }
+
+    /// Ends the journal.
+    pub fn end_journal(&self) {
+        self.journal.end();
     }
 
     /// A limiter that goes on from a saved one: as [`Limiter::followed_by`], over a restart. `seed` and the name of the spec are those that

@@ -32,7 +32,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::sketch::{CountCell, KeyHash, Seed, SummingTable};
+use super::{HeldElsewhere, Place};
+use crate::sketch::{CountCell, KeyHash, Seed, SummingElsewhere, SummingTable};
 use crate::sync::AtomicU32;
 use crate::units::{Bytes, Cost, OutOfRange};
 
@@ -51,6 +52,42 @@ impl Pending {
     /// What [`SummingTable::with_memory`] refuses.
     pub fn new(memory: Bytes, seed: &Seed) -> Result<Pending, OutOfRange> {
         SummingTable::with_memory(memory, seed).map(Pending::over)
+    }
+}
+
+impl Pending {
+    /// What is pending, as cells.
+    pub(super) fn held(&self) -> Vec<u32> {
+        self.table.cells_held()
+    }
+
+    /// Counts what is pending in another process as well.
+    pub(super) fn hold_elsewhere(self: &Arc<Self>, cells: &[u32]) -> Option<Box<dyn HeldElsewhere>> {
+        let cells = self.table.hold_elsewhere(cells)?;
+        Some(Box::new(PendingElsewhere { pending: Arc::clone(self), cells }))
+    }
+}
+
+/// What is pending in another process.
+#[derive(Debug)]
+struct PendingElsewhere {
+    pending: Arc<Pending>,
+    cells: SummingElsewhere,
+}
+
+impl HeldElsewhere for PendingElsewhere {
+    fn take(&mut self, place: &Place, cost: Cost) {
+        self.pending.table.add_elsewhere(&mut self.cells, place.key, cost.get());
+    }
+
+    fn give_back(&mut self, place: &Place, cost: Cost) {
+        self.pending.table.release_elsewhere(&mut self.cells, place.key, cost.get());
+    }
+}
+
+impl Drop for PendingElsewhere {
+    fn drop(&mut self) {
+        self.pending.table.end_elsewhere(&mut self.cells);
     }
 }
 

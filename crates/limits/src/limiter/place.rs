@@ -4,7 +4,7 @@ use crate::sketch::KeyHash;
 use crate::units::Timestamp;
 
 /// Where a request is counted.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Place {
     /// The limit's [own](super::Limiter::own_hash) hash of the request's key. Unused by exact `inflight` and by `fair_share`.
     pub key: KeyHash,

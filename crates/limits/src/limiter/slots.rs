@@ -64,6 +64,16 @@ impl Slots {
         self.max.store(max, Ordering::Relaxed);
     }
 
+    /// Counts places that another process holds, whether they are free or not.
+    pub fn hold_elsewhere(&self, places: u32) {
+        self.held.fetch_add(places, Ordering::SeqCst);
+    }
+
+    /// Takes such places out again.
+    pub fn release_elsewhere(&self, places: u32) {
+        self.held.fetch_sub(places, Ordering::SeqCst);
+    }
+
     /// How many connections hold a place of the class for switched ones.
     pub fn upgraded(&self) -> u32 {
         self.upgraded.as_ref().map_or(0, |upgraded| upgraded.held())

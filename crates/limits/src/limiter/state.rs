@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{fmt, io};
 
+use super::held::HeldElsewhere;
 use super::judgement::Refuses;
 use super::needs::Owed;
 use super::probe::Probe;
@@ -67,6 +68,16 @@ pub trait State: fmt::Debug + Send + Sync {
     /// Damaged bytes, and ones that do not fit. The state is of no use then.
     fn restore(&mut self, _from: &mut Reader<'_>, _spec: &Spec<'_>, _moved: &Moved<'_>) -> Result<(), Fault> {
         Ok(())
+    }
+
+    /// What requests hold of it, as cells; empty of kinds whose charges stay.
+    fn held(&self) -> Vec<u32> {
+        Vec::new()
+    }
+
+    /// Counts cells that another process holds as well; `None` if they are not of a state like this one.
+    fn hold_elsewhere(&self, _cells: &[u32]) -> Option<Box<dyn HeldElsewhere>> {
+        None
     }
 
     /// Raises what `to` was charged to at least what `from` was.

@@ -36,7 +36,7 @@ pub use reader::Reader;
 pub use writer::Writer;
 
 /// The version of streams with the state of limits.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The most bytes of one frame.
 pub const CHUNK: usize = 64 << 10;

@@ -95,7 +95,7 @@ fn each_kind_of_stranger_has_an_error_of_its_own() {
     let mut newer = stream.clone();
     newer[16] += 1;
     let newer = read(&newer, &KEY).unwrap_err();
-    assert_eq!(newer.to_string(), "was written by a newer tidegate (version 2, this one reads 1)");
+    assert_eq!(newer.to_string(), "was written by a newer tidegate (version 3, this one reads 2)");
     assert_eq!(read(&[b'x'; 100], &KEY).unwrap_err().to_string(), "is no saved state");
     assert_eq!(read(&[], &KEY).unwrap_err().to_string(), "is cut off");
 }

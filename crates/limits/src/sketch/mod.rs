@@ -49,7 +49,7 @@ pub use quantile::UpperQuantile;
 pub use rekeyed::{Rekeyed, Spot};
 pub use seen::{Inserted, Lifetime, SeenSet};
 pub use sliding::{SlidingReading, SlidingWindows};
-pub use summing::{CountCell, SummingTable};
+pub use summing::{CountCell, SummingElsewhere, SummingTable};
 
 /// Asks the processor to bring `what` near, and goes on at once. A load for the same purpose would hold up everything behind
 /// it: few hundred instructions are all that a processor has begun at a time, and none retires before those ahead of it.

@@ -31,7 +31,7 @@ use std::{fmt, io};
 use super::hash::{KeyHash, Seed};
 use super::meter::window::split;
 use super::meter::{Charged, Meter, NextUnit, Window};
-use super::monotone::{Admission, MonotoneTable, Word};
+use super::monotone::{Admission, MAX_ATTEMPTS, MonotoneTable, Word};
 use super::rekeyed::Rekeyed;
 use crate::saved::{Fault, Reader, Writer};
 use crate::sync::{AtomicU64, Ordering, fence};
@@ -127,6 +127,21 @@ impl<C: Word, const ROWS: usize> SlidingWindows<C, ROWS> {
         };
         let contended = matches!(admission, Admission::Contended { .. });
         SlidingReading { contended, ..self.reading(&after, now, cost, admitted) }
+    }
+
+    /// Charges the window of `now`, or the newest that the tables know of the key, whether that fits or not.
+    pub fn charge(&self, key: KeyHash, now: Timestamp, cost: Cost) {
+        let Some(present) = self.window.epoch(now) else { return };
+        let pair = self.table(present);
+        let mut charged = 0;
+        for _ in 0..MAX_ATTEMPTS {
+            let reading = pair.read(key);
+            charged = self.window.charge(reading.level(), now, cost);
+            if reading.is_current() && reading.raise(charged) {
+                return;
+            }
+        }
+        pair.lift(key, charged);
     }
 
     /// Raises the counts of `to` to at least those of `from`, in all windows that are known of it.

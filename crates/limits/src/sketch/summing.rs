@@ -130,6 +130,71 @@ impl SummingTable {
     }
 }
 
+/// What another process holds of a table, which this one counts as well.
+#[derive(Debug)]
+pub struct SummingElsewhere {
+    /// Row after row.
+    cells: Box<[u32]>,
+}
+
+impl SummingTable {
+    /// All sums, row after row.
+    pub fn cells_held(&self) -> Vec<u32> {
+        self.rows.iter().flat_map(|row| row.iter().map(CountCell::load)).collect()
+    }
+
+    /// Adds the sums of another process's table; `None`, and nothing is added, if that has another shape.
+    pub fn hold_elsewhere(&self, held: &[u32]) -> Option<SummingElsewhere> {
+        let mut cells: Box<[u32]> = held.into();
+        if cells.len() != self.rows.iter().map(|row| row.len()).sum::<usize>() {
+            return None;
+        }
+        for (cell, held) in self.rows.iter().flatten().zip(&mut cells) {
+            if *held > 0 && cell.add(*held).is_none() {
+                // not counted here, so not to be taken out
+                *held = 0;
+            }
+        }
+        Some(SummingElsewhere { cells })
+    }
+
+    /// The other process has taken more.
+    pub fn add_elsewhere(&self, elsewhere: &mut SummingElsewhere, key: KeyHash, cost: u32) {
+        self.of_key(elsewhere, key, |cell, held| {
+            if let Some(sum) = held.checked_add(cost).filter(|_| cell.add(cost).is_some()) {
+                *held = sum;
+            }
+        });
+    }
+
+    /// The other process has given some back: of what it holds, and no more.
+    pub fn release_elsewhere(&self, elsewhere: &mut SummingElsewhere, key: KeyHash, cost: u32) {
+        self.of_key(elsewhere, key, |cell, held| {
+            let given = cost.min(*held);
+            *held -= given;
+            cell.subtract(given);
+        });
+    }
+
+    /// The other process has ended, and holds nothing.
+    pub fn end_elsewhere(&self, elsewhere: &mut SummingElsewhere) {
+        for (cell, held) in self.rows.iter().flatten().zip(&mut elsewhere.cells) {
+            if *held > 0 {
+                cell.subtract(std::mem::take(held));
+            }
+        }
+    }
+
+    fn of_key(&self, elsewhere: &mut SummingElsewhere, key: KeyHash, mut act: impl FnMut(&AtomicU32, &mut u32)) {
+        let (columns, spot) = (self.columns(), self.spot(key));
+        for ((row, column), cells) in self.rows.iter().zip(spot).zip(elsewhere.cells.chunks_mut(columns)) {
+            if let (Some(cell), Some(held)) = (row.get(column as usize), cells.get_mut(column as usize)) {
+                act(cell, held);
+            }
+        }
+    }
+}
+
 impl<C: CountCell, const ROWS: usize> SummingTable<C, ROWS> {
     /// A table of any shape, for tests and models: one row or more of `columns` cells.
     ///

@@ -185,6 +185,11 @@ impl Engine {
             && evaluation.decision.verdict == Verdict::Admitted
         {
             token.spend();
+            let mut limiters = evaluation.decision.readings.iter().filter_map(|reading| self.limiter(reading.rule));
+            limiters
+                .find(|limiter| limiter.rate_door().is_some())
+                .into_iter()
+                .for_each(|limiter| limiter.note_unit(now));
         }
         contended
     }
@@ -260,7 +265,10 @@ impl Engine {
         loop {
             // limits that delay are charged on entry, so there is nothing to hold
             let lost = match limiter.commit(probe, evaluation.decision.goes_on()) {
-                Ok((judgement, _)) => return Ok(judgement),
+                Ok((judgement, _)) => {
+                    limiter.note_reserved(&probe.place, evaluation.decision.goes_on(), probe.cost);
+                    return Ok(judgement);
+                }
                 Err(lost) => lost,
             };
             tries += 1;
@@ -309,7 +317,7 @@ impl Engine {
     }
 
     /// Others were faster: a refusal, unless the limit only watches or marks.
-    fn refuse_late(&self, evaluation: &mut Evaluation, slot: usize, lost: &Lost, now: Timestamp) {
+    pub(super) fn refuse_late(&self, evaluation: &mut Evaluation, slot: usize, lost: &Lost, now: Timestamp) {
         let probe = evaluation.probes.get(slot).copied().flatten();
         let store_error = self.refuses_on_store_error(evaluation, slot);
         let Some(reading) = evaluation.decision.readings.get_mut(slot) else { return };

@@ -20,6 +20,16 @@ pub struct Carried {
     pub fate: Fate,
 }
 
+impl Carried {
+    /// Whether it has the state of the limit that was called so before.
+    pub(super) fn goes_on_from(&self, before: &str) -> bool {
+        match &self.fate {
+            Fate::Kept { from } | Fate::Rerated { from } => from.as_ref().unwrap_or(&self.name) == before,
+            Fate::Reset(_) | Fate::New => false,
+        }
+    }
+}
+
 /// What became of the state of a limit.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Fate {

@@ -32,6 +32,7 @@ mod several;
 mod shared_call;
 mod shared_limit;
 mod succession;
+mod under_way;
 
 pub use core::Engine;
 pub use decision::{DecidedBy, Decision, DecisionId, Outcome, Reading, Readings, Refusal, Verdict};
@@ -46,3 +47,4 @@ pub use saved::Restored;
 pub use shared_call::{SharedCall, SharedStep};
 pub use shared_limit::{SharedLimit, SharedOutcome};
 pub use succession::Base;
+pub use under_way::{Admitted, Asked, UnderWay};

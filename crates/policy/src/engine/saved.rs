@@ -16,9 +16,10 @@ use super::drawn::Drawn;
 use super::fate::{Carried, Fate, Reset, Succession};
 use super::identity::{Identity, conditions, numbers, predecessor};
 use super::numbers::Numbers;
-use crate::limiter::{Limiter, Moved, Spec};
+use super::under_way::{Before, UnderWay};
+use crate::limiter::{Elsewhere, HeldCells, Limiter, Moved, Spec};
 use crate::policy::Policy;
-use crate::saved::{Fault, Reader, Writer};
+use crate::saved::{Fault, Reader, Writer, restore_cells, save_cells};
 use crate::sketch::Seed;
 use crate::units::{OutOfRange, Timestamp};
 
@@ -28,6 +29,12 @@ pub const LIMITS: &str = "limits";
 /// The sections of the limits, in the order in which they are described.
 pub const LIMIT: &str = "limit";
 
+/// What requests hold of the limit before it, for the process that takes this one's place.
+const HELD: &str = "held";
+
+/// The most cells of what is held.
+const MOST_CELLS: u64 = 1 << 27;
+
 /// The longest description: 1,000 limits of some kilobytes each.
 const LONGEST: usize = 16 << 20;
 
@@ -36,6 +43,9 @@ const LONGEST: usize = 16 << 20;
 struct Described {
     generation: u64,
     limits: Vec<Limit>,
+    /// The names of all routes and origins, in the policy's order.
+    routes: Vec<String>,
+    origins: Vec<String>,
 }
 
 /// A limit.
@@ -58,6 +68,7 @@ pub struct Restored {
     pub(super) limiters: Vec<Option<(Arc<Limiter>, Drawn)>>,
     /// What became of them.
     pub(super) succession: Succession,
+    under_way: UnderWay,
 }
 
 impl Engine {
@@ -67,6 +78,12 @@ impl Engine {
     /// # Errors
     /// What the target refuses.
     pub fn save(&self, to: &mut Writer<'_>, now: Timestamp) -> io::Result<()> {
+        self.write(to, now, false)
+    }
+
+    /// Writes the state of all limits; for another process that goes on while requests are under way here, what they hold as well, and
+    /// begins to note what happens from then on.
+    pub(super) fn write(&self, to: &mut Writer<'_>, now: Timestamp, hands_over: bool) -> io::Result<()> {
         let limits = self.policy.rules.iter().zip(&self.drawn).map(|(rule, drawn)| Limit {
             name: rule.name.clone(),
             identity: Identity::of(rule, &self.policy),
@@ -74,14 +91,28 @@ impl Engine {
             tiers: conditions(rule),
             drawn: drawn.clone(),
         });
-        let described = Described { generation: self.generation, limits: limits.collect() };
+        let described = Described {
+            generation: self.generation,
+            limits: limits.collect(),
+            routes: self.policy.routes.iter().map(|route| route.name.clone()).collect(),
+            origins: self.policy.origins.iter().map(|origin| origin.name.clone()).collect(),
+        };
         to.begin(LIMITS)?;
         to.text(&serde_json::to_string(&described)?)?;
         to.end()?;
         for limiter in &self.limiters {
+            let held = hands_over.then(|| limiter.begin_journal());
             to.begin(LIMIT)?;
             limiter.save(to, now)?;
             to.end()?;
+            if let Some(HeldCells { places, attempts }) = held {
+                to.begin(HELD)?;
+                for cells in [places, attempts] {
+                    to.number(cells.len() as u64)?;
+                    save_cells(to, cells.into_iter().map(u64::from))?;
+                }
+                to.end()?;
+            }
         }
         Ok(())
     }
@@ -110,6 +141,17 @@ impl Restored {
                     let told: Described = serde_json::from_str(&text).map_err(|_| UNREADABLE)?;
                     restored.generation = told.generation;
                     restored.match_up(policy, &told.limits);
+                    restored.under_way = UnderWay {
+                        limits: told.limits.iter().map(|_| None).collect(),
+                        routes: told
+                            .routes
+                            .iter()
+                            .map(|name| policy.routes.iter().position(|new| new.name == *name))
+                            .collect(),
+                        origins: (told.origins.iter())
+                            .map(|name| policy.origins.iter().position(|new| new.name == *name))
+                            .collect(),
+                    };
                     described = Some((told.limits, 0));
                 }
                 (LIMIT, Some((limits, next))) => {
@@ -119,6 +161,10 @@ impl Restored {
                         from.skip()?;
                         continue;
                     }
+                }
+                (HELD, Some((limits, next))) => {
+                    let (at, held) = (next.checked_sub(1).ok_or(UNREADABLE)?, read_held(from)?);
+                    restored.hold(policy, limits, at, &held);
                 }
                 (name, _) => {
                     if !other(name, from)? {
@@ -132,6 +178,39 @@ impl Restored {
         match described {
             Some((limits, read)) if read == limits.len() => Ok(restored),
             _ => Err(UNREADABLE),
+        }
+    }
+
+    /// What requests of the process that wrote it hold, the first time it is asked. To be kept until that process has ended.
+    pub fn take_under_way(&mut self) -> UnderWay {
+        std::mem::take(&mut self.under_way)
+    }
+
+    /// Counts what requests hold of the limit at this position of the old policy.
+    fn hold(&mut self, policy: &Policy, limits: &[Limit], at: usize, held: &HeldCells) {
+        let Some(was) = limits.get(at) else { return };
+        let Some(rule) = self.succession.limits.iter().position(|carried| carried.goes_on_from(&was.name)) else {
+            return;
+        };
+        let (Some(Some((limiter, _))), Some(new)) = (self.limiters.get(rule), policy.rules.get(rule)) else { return };
+        let same = |positions: &[Option<usize>], count: usize| {
+            positions.len() == count && positions.iter().enumerate().all(|(at, now)| *now == Some(at))
+        };
+        let UnderWay { routes, origins, .. } = &self.under_way;
+        // exact places are told by position
+        let in_place = same(routes, policy.routes.len()) && same(origins, policy.origins.len());
+        let mut held = held.clone();
+        if !in_place && !limiter.is_keyed() {
+            held.places = vec![0; held.places.len()];
+        }
+        let tier = |when: &String| {
+            let position = conditions(new).iter().position(|other| other == when);
+            position.and_then(|position| u8::try_from(position + 1).ok()).unwrap_or(0)
+        };
+        let tiers = std::iter::once(0).chain(was.tiers.iter().map(tier)).collect();
+        let before = Before { rule, tiers, held: Elsewhere::new(Arc::clone(limiter), &held) };
+        if let Some(place) = self.under_way.limits.get_mut(at) {
+            *place = Some(before);
         }
     }
 
@@ -149,6 +228,7 @@ impl Restored {
                 limits: policy.rules.iter().map(|rule| new(&rule.name)).collect(),
                 removed: Vec::new(),
             },
+            under_way: UnderWay::default(),
         }
     }
 
@@ -186,10 +266,7 @@ impl Restored {
         was: &Limit,
         now: Timestamp,
     ) -> Result<bool, Fault> {
-        let goes_on = |carried: &Carried| match &carried.fate {
-            Fate::Kept { from } | Fate::Rerated { from } => from.as_ref().unwrap_or(&carried.name) == &was.name,
-            Fate::Reset(_) | Fate::New => false,
-        };
+        let goes_on = |carried: &Carried| carried.goes_on_from(&was.name);
         let Some(at) = self.succession.limits.iter().position(goes_on) else { return Ok(false) };
         let Some(rule) = policy.rules.get(at) else { return Ok(false) };
         let tiers: Vec<Option<u8>> =
@@ -221,6 +298,18 @@ impl Limit {
     fn tier(&self, when: &str) -> Option<u8> {
         (1_u8..).zip(&self.tiers).find(|(_, other)| *other == when).map(|(number, _)| number)
     }
+}
+
+fn read_held(from: &mut Reader<'_>) -> Result<HeldCells, Fault> {
+    let mut cells = || -> Result<Vec<u32>, Fault> {
+        let count = usize::try_from(from.number_up_to(MOST_CELLS)?).map_err(|_| UNREADABLE)?;
+        let mut cells = vec![0; count];
+        restore_cells(from, count, |at, held| {
+            cells.iter_mut().skip(at).take(1).for_each(|cell| *cell = u32::try_from(held).unwrap_or(u32::MAX));
+        })?;
+        Ok(cells)
+    };
+    Ok(HeldCells { places: cells()?, attempts: cells()? })
 }
 
 const UNREADABLE: Fault = Fault::Unfit("the description of the limits cannot be read");

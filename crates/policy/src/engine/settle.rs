@@ -8,7 +8,6 @@ use http::{HeaderName, StatusCode};
 use super::core::Engine;
 use super::decision::{Decision, Outcome};
 use super::evaluation::{Evaluation, Held, Holds};
-use crate::limiter::Hold;
 use crate::policy::{CostRule, Counted, Mode, OnLimit, Rule};
 use crate::units::{Cost, Timestamp};
 use tidegate_http::lines::Lookup;
@@ -18,18 +17,14 @@ impl Engine {
     /// matched.
     pub fn sent(&self, holds: &mut Holds) {
         for held in holds {
-            if let Hold::Attempt(attempt) = &mut held.hold {
-                attempt.sent();
-            }
+            held.hold.sent();
         }
     }
 
     /// The origin failed to answer, which is not the client's doing: attempts that are still pending will be released.
     pub fn failed(&self, holds: &mut Holds) {
         for held in holds {
-            if let Hold::Attempt(attempt) = &mut held.hold {
-                attempt.failed();
-            }
+            held.hold.failed();
         }
     }
 
@@ -49,16 +44,16 @@ impl Engine {
                 position += 1;
                 continue;
             }
-            let Some(Held { slot, hold: Hold::Attempt(attempt) }) = holds.pop_at(position) else { continue };
+            let Some(Held { slot, hold }) = holds.pop_at(position) else { continue };
             let index = evaluation.decision.readings.get(slot).map(|reading| reading.rule);
             let rule = index.and_then(|index| self.rule(index));
-            let held_back = attempt.cost();
+            let held_back = hold.cost();
             let charged = rule.and_then(|(rule, _)| charge(rule, status, headers));
             if let (Some(Charge::Stated(cost)), Some(index), Some(route)) = (charged, index, evaluation.decision.route)
             {
                 self.learned().see(index, route, cost, now);
             }
-            attempt.settle(now, charged.and_then(|charged| charged.cost(held_back)));
+            hold.settle(now, charged.and_then(|charged| charged.cost(held_back)));
         }
     }
 

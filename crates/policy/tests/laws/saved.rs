@@ -4,10 +4,10 @@
 use proptest::prelude::*;
 use tidegate_limits::saved::{Fault, Reader, Writer};
 use tidegate_limits::sketch::Seed;
-use tidegate_policy::engine::{Base, Engine, Fate, Reset, Restored, Succession, Verdict};
+use tidegate_policy::engine::{Admitted, Asked, Base, Engine, Fate, Reset, Restored, Succession, UnderWay, Verdict};
 use tidegate_policy::policy::Policy;
 
-use crate::book::{ask, head};
+use crate::book::{arrival, ask, head, request};
 use crate::reload::{Model, ROUNDING, START, admits, at, near, of, policy, policy_beside, reload};
 
 const SEED: Seed = Seed::from_bytes([5; 16]);
@@ -48,6 +48,29 @@ enum Event {
     Restart(u64),
     /// A start on the latest snapshot after so many milliseconds.
     Crash(u64),
+    /// Another process with other numbers: so many requests come to the old one while the state is on its way, and so many to each of both
+    /// after that, in turns.
+    Upgrade(usize, usize),
+}
+
+/// A request to the process that has handed its state over.
+fn ask_old(old: &Engine, new: &Engine, under_way: &mut UnderWay, headers: &http::HeaderMap, now: u64) -> bool {
+    let mut evaluation = old.judge(&request(headers), arrival(now));
+    let (mut holds, _) = old.admit(&mut evaluation, at(now));
+    if evaluation.decision.verdict == Verdict::Admitted {
+        holds.clear();
+        let asked = old.to_ask(&evaluation);
+        let here = |asked: &Asked| {
+            let (rule, place) = under_way.here(asked.rule, &asked.place).unwrap();
+            Asked { rule, place: place.unwrap(), ..*asked }
+        };
+        let there: Vec<Asked> = asked.iter().map(here).collect();
+        let answers = new.admit_for(&there, at(now)).into_iter();
+        let answers = answers.map(|Admitted { judgement, charged, .. }| Admitted { judgement, charged, hold: None });
+        old.admitted_elsewhere(&mut evaluation, &asked, answers, &mut holds, at(now));
+    }
+    old.take_journals(|limit, event| under_way.apply(limit, event)).unwrap();
+    evaluation.decision.verdict == Verdict::Admitted
 }
 
 fn events() -> impl Strategy<Value = Event> {
@@ -57,6 +80,7 @@ fn events() -> impl Strategy<Value = Event> {
         2 => Just(Event::Snapshot),
         2 => down().prop_map(Event::Restart),
         2 => down().prop_map(Event::Crash),
+        2 => (0..20_usize, 0..20_usize).prop_map(|(late, more)| Event::Upgrade(late, more)),
     ]
 }
 
@@ -107,6 +131,53 @@ proptest! {
                     next.into_model(&mut model);
                     current = *next;
                     // as the program does before it serves
+                    snapshot = (saved(&gate, now), model, now, current);
+                }
+                Event::Upgrade(late, more) => {
+                    let mut headers = || {
+                        value += 1;
+                        let mut headers = head("192.0.2.1");
+                        headers.insert("x-name", value.to_string().parse().unwrap());
+                        headers
+                    };
+                    let mut stream = Vec::new();
+                    let mut writer = Writer::new(&mut stream, &SEED.saved_key()).unwrap();
+                    gate.hand_over(&mut writer, at(now)).unwrap();
+                    writer.finish().unwrap();
+                    for _ in 0..*late {
+                        if ask(&gate, &headers(), now).0.verdict == Verdict::Admitted {
+                            model.as_mut().unwrap().charge();
+                        }
+                    }
+                    // what is told of the moment counts up to the debt that the new numbers know, so they are the same where there is some
+                    let next = if *late == 0 { *next } else { current };
+                    let policy = of(&next.yaml());
+                    let mut restored = read(&stream, &policy, now).unwrap();
+                    let base = Base::Saved { seed: &SEED, unix_nanos_at_origin: 0, restored: &restored };
+                    let (new, _) = Engine::next(policy, None, base).unwrap();
+                    new.take_over();
+                    let mut under_way = restored.take_under_way();
+                    gate.take_journals(|limit, event| under_way.apply(limit, event)).unwrap();
+                    gate.move_admissions();
+                    next.into_model(&mut model);
+                    for number in 0..2 * *more {
+                        let room = model.unwrap().room();
+                        let admitted = match number % 2 {
+                            0 => ask_old(&gate, &new, &mut under_way, &headers(), now),
+                            _ => {
+                                let admitted = ask(&new, &headers(), now).0.verdict == Verdict::Admitted;
+                                prop_assert!(admitted || room < 1.0 + ROUNDING, "budget was taken: {event:?} {room}");
+                                admitted
+                            }
+                        };
+                        prop_assert!(!admitted || room >= 1.0 - ROUNDING, "budget was given: {event:?} {number} {room}");
+                        if admitted {
+                            model.as_mut().unwrap().charge();
+                        }
+                    }
+                    gate.end_journals();
+                    gate = new;
+                    current = next;
                     snapshot = (saved(&gate, now), model, now, current);
                 }
                 Event::Crash(down) => {
@@ -213,7 +284,7 @@ fn the_description_of_a_limit_says_what_it_did_in_the_version_before() {
     assert_eq!(text, DESCRIBED);
 }
 
-const DESCRIBED: &str = r#"{"generation":1,"limits":[{"name":"one","identity":{"type":"rate","key":"(None, [[ClientIp { ipv4_prefix: Some(32), ipv6_prefix: Some(56) }, Header(\"x-key\")]], false)","of":"(None, false)","window":"(None, false)","memory":1048576,"store":"None"},"numbers":["Some(Rate(Rate { rate: Rate { events: 5, period_nanos: 1000000000 }, burst: 5, memory: Bytes(1048576) }))","Some(Rate(Rate { rate: Rate { events: 9, period_nanos: 1000000000 }, burst: 9, memory: Bytes(1048576) }))"],"tiers":["Condition { networks: [Prefix { address: 10.0.0.0, length: 8 }], headers: [] }"],"drawn":{"name":"one","generation":null}}]}"#;
+const DESCRIBED: &str = r#"{"generation":1,"limits":[{"name":"one","identity":{"type":"rate","key":"(None, [[ClientIp { ipv4_prefix: Some(32), ipv6_prefix: Some(56) }, Header(\"x-key\")]], false)","of":"(None, false)","window":"(None, false)","memory":1048576,"store":"None"},"numbers":["Some(Rate(Rate { rate: Rate { events: 5, period_nanos: 1000000000 }, burst: 5, memory: Bytes(1048576) }))","Some(Rate(Rate { rate: Rate { events: 9, period_nanos: 1000000000 }, burst: 9, memory: Bytes(1048576) }))"],"tiers":["Condition { networks: [Prefix { address: 10.0.0.0, length: 8 }], headers: [] }"],"drawn":{"name":"one","generation":null}}],"routes":["route_0"],"origins":[]}"#;
 
 #[test]
 fn a_stream_without_its_limits_is_refused() {

@@ -1,6 +1,7 @@
 //! `type: fair_share`: so many per second in all. While there is enough for all it does nothing; else requests wait, and the next is the one
 //! whose key and networks used least. [`door`](crate::door) says how.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use crate::limiter::kind::Sketch;
 use crate::limiter::needs::{Needs, Owed};
 use crate::limiter::probe::{Probe, Seen};
 use crate::limiter::{Gauges, Judgement, Kind, Lost, Moved, Place, Refuses, Spec, State, Taken};
+use crate::saved::{Fault, Reader, Writer};
 use crate::sketch::{NextUnit, Seed};
 use crate::units::{Bytes, Cost, OutOfRange, Rate, Share, Timestamp};
 
@@ -245,6 +247,20 @@ impl State for FairShareState {
         let token = token.ok_or_else(|| Lost::refused(self.too_few(there)))?;
         token.spend();
         Ok((Judgement::admitted(there.max(0.0) as u32, self.tokens.burst as u32), None))
+    }
+
+    fn charge(&self, _at: &Place, now: Timestamp, _cost: Cost) {
+        self.door.take_anyway(now);
+    }
+
+    fn save(&self, to: &mut Writer<'_>, now: Timestamp) -> io::Result<()> {
+        to.number(now.nanos())?;
+        self.door.save(to, now)
+    }
+
+    fn restore(&mut self, from: &mut Reader<'_>, _spec: &Spec<'_>, _moved: &Moved<'_>) -> Result<(), Fault> {
+        let saved = Timestamp::from_nanos(from.number()?);
+        self.door.restore(from, saved)
     }
 
     fn follow(&self, spec: &Spec<'_>, moved: &Moved<'_>) -> Result<Box<dyn State>, OutOfRange> {

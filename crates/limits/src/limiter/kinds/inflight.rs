@@ -16,8 +16,8 @@ use super::{Kind, MAX as SHARED_MAX};
 use crate::limiter::kind::{MIXED, Scope, Sketch};
 use crate::limiter::needs::{Needs, Owed};
 use crate::limiter::probe::{Probe, Seen};
-use crate::limiter::{Gauges, Judgement, Lost, Moved, Place, Refuses, Slots, Spec, State, Taken};
-use crate::sketch::Seed;
+use crate::limiter::{Gauges, HeldElsewhere, Judgement, Lost, Moved, Place, Refuses, Slots, Spec, State, Taken};
+use crate::sketch::{Seed, SummingElsewhere};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 
 /// At most `max` requests at once.
@@ -178,11 +178,53 @@ impl ExactState {
     }
 
     fn slots_of(&self, place: &Place) -> Option<&Arc<Slots>> {
-        match self.scope {
-            Scope::Global | Scope::Key { .. } => self.slots.first(),
-            Scope::Route => self.slots.get(place.route),
-            Scope::Origin => place.origin.map_or(self.slots.last(), |origin| self.slots.get(origin)),
+        self.slots.get(position(self.scope, self.slots.len(), place))
+    }
+}
+
+/// Where the place's slots are.
+fn position(scope: Scope, slots: usize, place: &Place) -> usize {
+    match scope {
+        Scope::Global | Scope::Key { .. } => 0,
+        Scope::Route => place.route,
+        Scope::Origin => place.origin.unwrap_or(slots.saturating_sub(1)),
+    }
+}
+
+/// Places of all slots that another process holds.
+#[derive(Debug)]
+struct ExactElsewhere {
+    scope: Scope,
+    /// With how many.
+    slots: Vec<(Arc<Slots>, u32)>,
+}
+
+impl ExactElsewhere {
+    fn of(&mut self, place: &Place) -> Option<&mut (Arc<Slots>, u32)> {
+        let at = position(self.scope, self.slots.len(), place);
+        self.slots.get_mut(at)
+    }
+}
+
+impl HeldElsewhere for ExactElsewhere {
+    fn take(&mut self, place: &Place, _cost: Cost) {
+        if let Some((slots, held)) = self.of(place) {
+            slots.hold_elsewhere(1);
+            *held += 1;
         }
+    }
+
+    fn give_back(&mut self, place: &Place, _cost: Cost) {
+        if let Some((slots, held)) = self.of(place).filter(|(_, held)| *held > 0) {
+            slots.release_elsewhere(1);
+            *held -= 1;
+        }
+    }
+}
+
+impl Drop for ExactElsewhere {
+    fn drop(&mut self) {
+        self.slots.iter().for_each(|(slots, held)| slots.release_elsewhere(*held));
     }
 }
 
@@ -216,6 +258,21 @@ impl State for ExactState {
             Scope::Origin => moved.origins.iter().map(kept).chain([kept(&self.slots.len().checked_sub(1))]).collect(),
         };
         Ok(Box::new(ExactState { scope: self.scope, slots }))
+    }
+
+    /// By position, which routes and origins may have another one of in another policy.
+    fn held(&self) -> Vec<u32> {
+        self.slots.iter().map(|slots| slots.held()).collect()
+    }
+
+    fn hold_elsewhere(&self, cells: &[u32]) -> Option<Box<dyn HeldElsewhere>> {
+        if cells.len() != self.slots.len() {
+            return None;
+        }
+        let slots = self.slots.iter().zip(cells);
+        slots.clone().for_each(|(slots, held)| slots.hold_elsewhere(*held));
+        let slots = slots.map(|(slots, held)| (Arc::clone(slots), *held)).collect();
+        Some(Box::new(ExactElsewhere { scope: self.scope, slots }))
     }
 
     fn owed(&self, _: &Kind, _: u8, standing: u64, _: Cost) -> Owed {
@@ -317,6 +374,15 @@ impl State for KeyedState {
         Ok(Box::new(KeyedState::of(Arc::clone(&self.places), Arc::clone(&self.upgraded), spec)?))
     }
 
+    fn held(&self) -> Vec<u32> {
+        self.places.table().cells_held()
+    }
+
+    fn hold_elsewhere(&self, cells: &[u32]) -> Option<Box<dyn HeldElsewhere>> {
+        let cells = self.places.table().hold_elsewhere(cells)?;
+        Some(Box::new(KeyedElsewhere { places: Arc::clone(&self.places), cells }))
+    }
+
     fn owed(&self, _: &Kind, _: u8, standing: u64, cost: Cost) -> Owed {
         Owed::units(standing.saturating_add(u64::from(cost.get())), 0)
     }
@@ -336,6 +402,29 @@ impl State for KeyedState {
 
     fn memory(&self) -> Bytes {
         Bytes(self.places.memory().0 + self.upgraded.memory().0)
+    }
+}
+
+/// Places by key that another process holds.
+#[derive(Debug)]
+struct KeyedElsewhere {
+    places: Arc<InflightByKey>,
+    cells: SummingElsewhere,
+}
+
+impl HeldElsewhere for KeyedElsewhere {
+    fn take(&mut self, place: &Place, cost: Cost) {
+        self.places.table().add_elsewhere(&mut self.cells, place.key, cost.get());
+    }
+
+    fn give_back(&mut self, place: &Place, cost: Cost) {
+        self.places.table().release_elsewhere(&mut self.cells, place.key, cost.get());
+    }
+}
+
+impl Drop for KeyedElsewhere {
+    fn drop(&mut self) {
+        self.places.table().end_elsewhere(&mut self.cells);
     }
 }
 

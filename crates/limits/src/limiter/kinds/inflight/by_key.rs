@@ -104,6 +104,11 @@ impl InflightByKey {
         }
     }
 
+    /// The table, for places that another process holds.
+    pub(super) fn table(&self) -> &SummingTable {
+        &self.table
+    }
+
     /// How many places each key has, unless its tier says otherwise.
     pub fn max(&self) -> u32 {
         self.max

@@ -62,6 +62,10 @@ impl State for SlidingQuota {
         if reading.admitted { Ok((judgement, None)) } else { Err(Lost { judgement, contended: reading.contended }) }
     }
 
+    fn charge(&self, at: &Place, now: Timestamp, cost: Cost) {
+        self.windows.charge(at.key, now, cost);
+    }
+
     /// Other windows are refused: counts would mean something else in them.
     fn follow(&self, spec: &Spec<'_>, _: &Moved<'_>) -> Result<Box<dyn State>, OutOfRange> {
         if !spec.kinds.iter().all(|kind| kind.fixed_windows().1) {
