@@ -10,7 +10,7 @@
 //! | judge | [`judge::at_head`] | the same, or in the session |
 //! | admit, or answer | [`outcome::judged`] | the same, behind the judgement |
 //! | an address, an attempt, and what comes of it | [`forward::attempt`], [`attempts`] | the same |
-//! | the head for the origin | [`forward::head`] behind [`LaneHead::travels_on`](head::LaneHead::travels_on) | behind Pingora's own |
+//! | the head for the origin | [`forward::head`] behind `LaneHead::travels_on` | behind Pingora's own |
 //! | the head for the client | [`response::head`] | the same |
 //! | the body | [`response::body`] for each piece | the same |
 //! | the end | [`response::failed`], [`response::ended`] | the same |
@@ -18,8 +18,8 @@
 //! Heads stay bytes: ranges over what came, edited by the functions that edit Pingora's heads, too ([`fields`](super::fields)), and written by
 //! one writer ([`Lines`](tidegate_http::lines::Lines)). Nothing else of a head goes on.
 //!
-//! A client's side is what implements [`Client`]: [`Http1`] on a connection of its own. Whoever speaks another protocol to clients makes a
-//! [`LaneHead`](head::LaneHead) of what came, has it judged, and calls [`DirectLane::request`] with its own side.
+//! A client's side is what implements `Client`: `Http1` on a connection of its own. Whoever speaks another protocol to clients makes a
+//! `LaneHead` of what came, has it judged, and calls `DirectLane::request` with its own side.
 //!
 //! What else there is goes Pingora's way: bodies, upgrades, `Expect`, HTTP/1.0, HTTP/2 on either side. `server.direct: off`, the default, sends everything there.
 
