@@ -222,6 +222,9 @@ fn target(context: &Context, text: &str) -> Result<Target, Answer> {
             _ => Err(bad(format!("a request has no one key of `{limit}` with this value"))),
         };
     }
+    if let Some(network) = whom::network_called(context, text)? {
+        return Ok(Target::Network(network));
+    }
     let found = whom::find(context, text)?;
     Ok(match (found.network, found.clients.first()) {
         (Some(network), _) => Target::Network(network),

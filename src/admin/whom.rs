@@ -8,6 +8,7 @@ use http::{HeaderMap, StatusCode};
 use super::context::Context;
 use crate::client::trust::parse_cidr_or_everyone;
 use crate::client::{self, Client, ClientNetwork, ClientRules, Mark};
+use crate::config::settings::ClientInLog;
 use crate::request::Peer;
 use crate::small_server::Answer;
 use crate::units::Prefix;
@@ -68,6 +69,28 @@ pub(super) fn find(context: &Context, text: &str) -> Result<Found, Answer> {
         _ => network,
     });
     Ok(Found { name: context.name_of(&client), clients, network })
+}
+
+/// The network that lists call so, or whose pseudonym begins so, among those that the limits refuse most; `None`: none.
+///
+/// # Errors
+/// Several networks, or a network and a client, are called so.
+pub(super) fn network_called(context: &Context, text: &str) -> Result<Option<Prefix>, Answer> {
+    if context.process.clients_in_log() == ClientInLog::Address {
+        return Ok(None);
+    }
+    let lately = context.process.generation().refused().list(context.process.clock.now());
+    let mut named = lately
+        .networks
+        .iter()
+        .map(|network| network.prefix)
+        .filter(|network| context.process.pseudonyms.of_network(*network).is_meant(text));
+    let Some(found) = named.next() else { return Ok(None) };
+    let is_client = |client: &Client| context.process.pseudonyms.all_of(client).any(|name| name.is_meant(text));
+    if named.next().is_some() || lately.entries.iter().any(|entry| is_client(&entry.payload)) {
+        return Err(several(text));
+    }
+    Ok(Some(found))
 }
 
 /// The network that a text says; `Some(None)` for `unix`, `None` for a text that says none.

@@ -21,7 +21,7 @@ use crate::answer::headers::retry_after_seconds;
 use crate::answer::{self, RouteFields};
 use crate::bans::BanTable;
 use crate::client::{Client, ClientRules, Mark, Trust, resolve};
-use crate::engine::{DecisionId, Engine, Evaluation, Outcome, Verdict};
+use crate::engine::{DecisionId, Engine, Evaluation, Outcome, Refusal, Verdict};
 use crate::explain::{BanPart, Beside, Book, Explanation, Known, Record};
 use crate::limiter::sharing::StoreError;
 use crate::policy::Policy;
@@ -82,6 +82,29 @@ pub struct Whom(Vec<[u8; 16]>);
 /// The beginning of several pseudonyms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Several;
+
+/// Groups of equal decisions that are looked for at most.
+const MOST_FOLDS: usize = 64;
+
+/// What is equal in equal decisions: verdict, limit, policy, and the route where no limit decided.
+type Key = (Verdict, Option<u16>, u16, Option<u16>);
+
+/// Equal decisions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fold {
+    /// How many of them are remembered.
+    pub kept: u64,
+    /// Whether they are by the policy in force.
+    pub is_current: bool,
+    /// The first limit that objected.
+    pub limit: Option<usize>,
+    /// Whether it only would have refused them.
+    pub would: bool,
+    /// Whether their origin had no place.
+    pub no_place: bool,
+    /// Their routes, by position.
+    pub routes: Vec<usize>,
+}
 
 impl Default for Decisions {
     /// No decision and no policy yet.
@@ -204,6 +227,43 @@ impl Decisions {
         let found = self.latest_first().filter(|(_, record)| record.at >= since && about(record));
         let shown = whom.and_then(|(_, shown)| shown);
         found.filter_map(|(id, record)| self.told(id, &record, around, shown)).take(most).collect()
+    }
+
+    /// The decisions since `since` with equal ones as one, those with most equals first, each with its newest; at most `most`. Admitted
+    /// requests that no limit objected to are left out.
+    pub fn folded(&self, since: Timestamp, most: usize, around: &Surroundings<'_>) -> Vec<(Fold, Explanation)> {
+        let newest_book = self.newest();
+        let mut folds: Vec<(Key, Fold, DecisionId, Record)> = Vec::new();
+        for (id, record) in self.latest_first().take_while(|(_, record)| record.at >= since) {
+            let objected = record.limits.iter().find(|said| matches!(said.outcome, Outcome::Refused | Outcome::Tagged));
+            let limit = objected.map(|said| said.rule);
+            if limit.is_none() && record.verdict == Verdict::Admitted {
+                continue;
+            }
+            // a refusal for lack of a place is the route's; the routes of a limit are told together
+            let key = (record.verdict, limit, record.book, record.route.filter(|_| limit.is_none()));
+            let place = folds.iter().position(|(known, ..)| *known == key);
+            if place.is_none() && folds.len() < MOST_FOLDS {
+                let fold = Fold {
+                    kept: 0,
+                    is_current: record.book == newest_book,
+                    limit: limit.map(usize::from),
+                    would: record.verdict == Verdict::Admitted,
+                    no_place: record.verdict == Verdict::Refused(Refusal::OriginFull),
+                    routes: Vec::new(),
+                };
+                folds.push((key, fold, id, record.clone()));
+            }
+            let place = place.unwrap_or(folds.len().saturating_sub(1));
+            let Some((_, fold, ..)) = folds.get_mut(place).filter(|(known, ..)| *known == key) else { continue };
+            fold.kept += 1;
+            if let Some(route) = record.route.map(usize::from).filter(|route| !fold.routes.contains(route)) {
+                fold.routes.push(route);
+            }
+        }
+        folds.sort_by_key(|(_, fold, ..)| std::cmp::Reverse(fold.kept));
+        let told = |(_, fold, id, record)| Some((fold, self.told(id, &record, around, None)?));
+        folds.into_iter().filter_map(told).take(most).collect()
     }
 
     fn told(

@@ -142,15 +142,39 @@ pub struct Network {
     pub error: u64,
 }
 
-/// Adds up by network; clients that are counted by such a network themselves, or by a wider one, are left out.
+impl List {
+    /// Returns the share of the refusals that each network caused at least, 0 to 1, the greatest first. Clients that are alone in theirs
+    /// are networks here, too.
+    pub fn shares(&self) -> Vec<f64> {
+        let mut sums: BTreeMap<Option<Prefix>, u64> = BTreeMap::new();
+        for entry in &self.entries {
+            let network = match entry.payload.network_for(Some(24), Some(48)) {
+                ClientNetwork::Prefix(prefix) => Some(prefix),
+                ClientNetwork::Unix => None,
+            };
+            *sums.entry(network).or_default() += entry.count.saturating_sub(entry.error);
+        }
+        let mut shares: Vec<f64> =
+            sums.into_values().map(|sum| (sum as f64 / self.total.max(1) as f64).min(1.0)).collect();
+        shares.sort_by(|one, other| other.total_cmp(one));
+        shares
+    }
+}
+
+/// The network of a client that lists add up by, an IPv4 /24 or IPv6 /48; `None` of a client that is counted by such a network itself,
+/// or by a wider one.
+pub fn network_of(client: &Client) -> Option<Prefix> {
+    match (client.network_for(Some(24), Some(48)), client.network) {
+        (ClientNetwork::Prefix(prefix), ClientNetwork::Prefix(own)) if prefix.length() < own.length() => Some(prefix),
+        _ => None,
+    }
+}
+
+/// Adds up by network.
 fn networks(entries: &[heaviest::Entry<Client>]) -> Vec<Network> {
     let mut sums: BTreeMap<Prefix, Network> = BTreeMap::new();
     for entry in entries {
-        let client = &entry.payload;
-        if let (ClientNetwork::Prefix(prefix), ClientNetwork::Prefix(own)) =
-            (client.network_for(Some(24), Some(48)), client.network)
-            && prefix.length() < own.length()
-        {
+        if let Some(prefix) = network_of(&entry.payload) {
             let sum = sums.entry(prefix).or_insert(Network { prefix, entries: 0, count: 0, error: 0 });
             sum.entries += 1;
             sum.count = sum.count.saturating_add(entry.count);
@@ -227,6 +251,11 @@ mod tests {
         let networks = refused.list(NOW).networks;
         let told: Vec<_> = networks.iter().map(|n| (n.prefix.to_string(), n.count, n.entries)).collect();
         assert_eq!(told, [("192.0.2.0/24".to_owned(), 5, 2), ("2001:db8::/48".to_owned(), 2, 2)]);
+        assert_eq!(
+            refused.list(NOW).shares(),
+            [9.0 / 16.0, 5.0 / 16.0, 2.0 / 16.0],
+            "one client alone is a network, too"
+        );
     }
 
     #[test]

@@ -8,6 +8,8 @@
 
 mod answers;
 mod bans;
+mod condition;
+mod offenders;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -27,6 +29,8 @@ use crate::store::StoreState;
 pub use bans::{BanState, Banned, Bans, NamedNetworks, Unbanned};
 
 pub use answers::{Answers, Ending, FAILS, Recent};
+pub use condition::{Condition, ConditionKind, Sign};
+pub use offenders::{Network, Offender, Offenders};
 
 /// A word of a fixed list, such as a kind of limit.
 pub type Word = Cow<'static, str>;
@@ -46,8 +50,17 @@ pub struct State {
     pub state: Word,
     /// Time since the start.
     pub uptime_seconds: u64,
+    /// The process as a whole, in one sentence.
+    #[serde(default)]
+    pub condition: Condition,
     /// The configuration in force.
     pub config: Config,
+    /// The policies that were loaded or refused lately, the newest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub loads: Vec<Load>,
+    /// The file of the access log; `None`: it is not a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub access_log: Option<String>,
     /// All requests.
     pub requests: Requests,
     /// How near the process is to what it can serve; `None` with `server.overload: off`.
@@ -114,6 +127,20 @@ pub struct Config {
     /// Time since the policy is in force.
     #[serde(skip)]
     pub in_force_seconds: u64,
+}
+
+/// A policy file that was loaded, or refused.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Load {
+    /// When, in seconds since 1970.
+    pub at: u64,
+    /// Its fingerprint; empty of one that was refused.
+    pub fingerprint: String,
+    /// `in_force`, `replaced` or `refused`.
+    pub state: Word,
+    /// What it changed, or the first fault.
+    pub text: String,
 }
 
 /// Snapshots of the state of limits.
@@ -381,52 +408,6 @@ pub struct Certificate {
     pub expires: Option<i64>,
     /// Whether the content of its files is in use.
     pub current: bool,
-}
-
-/// The clients that the limits refuse most. Counts are halved every minute.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Offenders {
-    /// All refusals.
-    pub total: u64,
-    /// The most that a count is too high, and the most that a client missing here was refused.
-    pub error_bound: u64,
-    /// The most refused first. The API calls them `offenders`.
-    #[serde(alias = "offenders")]
-    pub clients: Vec<Offender>,
-    /// Networks with several of them.
-    pub networks: Vec<Network>,
-}
-
-/// A client under a limit.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Offender {
-    /// Its name, as in the access log.
-    pub client: String,
-    /// The limit that refused it.
-    pub limit: String,
-    /// Refusals, at most `error` too high.
-    pub count: u64,
-    /// See `count`.
-    pub error: u64,
-    /// Share of all refusals, 0 to 1.
-    pub share: f64,
-    /// Time since its last refusal.
-    pub last_seen_seconds_ago: u64,
-}
-
-/// A network with several refused clients.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Network {
-    /// Its name, as in the access log.
-    pub network: String,
-    /// How many of its clients are listed.
-    pub clients: u64,
-    /// Refusals together, at most `error` too high.
-    pub count: u64,
-    /// See `count`.
-    pub error: u64,
-    /// Share of all refusals, 0 to 1.
-    pub share: f64,
 }
 
 /// The outcome of a pardon.

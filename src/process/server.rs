@@ -343,6 +343,7 @@ fn round(process: &Arc<Process>, doors: &[Arc<ListenerFilter>]) -> impl Fn() + S
         process.clear_ended_bans();
         state::note_history(&process);
         state::look_for_notices(&process);
+        state::look_for_condition(&process);
         teller.lock().look(now);
     }
 }

@@ -12,12 +12,14 @@ use crate::config::settings::{ClientInLog, Settings};
 use crate::edge::tls::watch::Watch;
 use crate::observe::access_log::AccessLog;
 use crate::observe::client_errors::{Noise, Saying};
+use crate::observe::condition::Watch as ConditionWatch;
 use crate::observe::decisions::Decisions;
 use crate::observe::history::History;
 use crate::observe::log;
 use crate::observe::notices::Notices;
 use crate::observe::pseudonym::Pseudonyms;
 use crate::running::kept_bans::KeptBans;
+use crate::running::loads::Loads;
 use crate::running::snapshot_status::SnapshotStatus;
 use crate::running::successor::Successor;
 use crate::running::waits::Waits;
@@ -48,6 +50,10 @@ pub struct Process {
     pub decisions: Decisions,
     /// Misuse of the gate by its operator that it noticed.
     pub notices: Notices,
+    /// The whole of it in one sentence.
+    pub condition: ConditionWatch,
+    /// The policies that were loaded or refused.
+    pub loads: Loads,
     /// The listeners' certificates; set once, at start.
     pub certificates: OnceLock<Arc<Watch>>,
     /// What is known of the snapshots of limits.
@@ -82,6 +88,8 @@ impl Process {
         let settings = first.source.settings.clone();
         let watched = settings.metrics.is_some() || access_log.is_some() || settings.admin.is_some();
         let decisions = Decisions::default();
+        let loads = Loads::default();
+        loads.loaded(&first.source.fingerprint, "Start.");
         let first = first.in_place_of(None, &decisions, clock);
         Process {
             clock,
@@ -97,6 +105,8 @@ impl Process {
             history: History::new(),
             decisions,
             notices: Notices::default(),
+            condition: ConditionWatch::default(),
+            loads,
             certificates: OnceLock::new(),
             snapshots: SnapshotStatus::default(),
             kept_bans: KeptBans::default(),

@@ -8,23 +8,28 @@ use std::net::SocketAddr;
 use super::generation::Generation;
 use super::process::Process;
 use crate::client::Client;
-use crate::config::settings::ClientInLog;
+use crate::config::settings::{ClientInLog, LogTarget};
 use crate::limiter::Limiter;
 use crate::limiter::sharing::Sharing;
 use crate::observe::access_log::AccessLog;
+use crate::observe::condition::{OriginSight, Refusals, Sight, is_much_refused};
 use crate::observe::log;
+use crate::observe::notices::sample::ONE_IN;
 use crate::observe::notices::seen::Look;
 use crate::observe::offenders;
 use crate::observe::state::{
-    Address, Certificate, Config, Endpoint, Limit, Network, Offender, Offenders, Overload, State,
+    Address, Certificate, Condition, Config, Endpoint, Limit, Network, Offender, Offenders, Overload, State,
 };
 use crate::origins::origin::OriginState;
 use crate::overload::Resource;
 use crate::policy::OriginAddress;
 use crate::sketch::heaviest;
-use crate::store::StoreState;
+use crate::store::{BreakerState, StoreState};
 use crate::system::clock::wall_nanos;
-use crate::units::Timestamp;
+use crate::units::{Prefix, Timestamp};
+
+/// The condition of the whole is judged by so many seconds.
+const CONDITION_SECONDS: usize = 10;
 
 /// Returns the counters of the policy in force, and what its origins carry.
 pub fn counts(generation: &Generation) -> State {
@@ -75,16 +80,26 @@ pub fn described(process: &Process, generation: &Generation) -> State {
             fingerprint: source.fingerprint.clone(),
             ..counts.config
         },
-        overload: process.overload.get().map(|overload| {
-            let shown = overload.shown();
-            let parts = Resource::ALL.map(Resource::word).into_iter().zip(shown.pressure);
-            Overload::of(parts, shown.delay, shown.refusing)
-        }),
+        overload: overload(process),
         bans: generation.engine().bans().list(process.clock.now()).len(),
+        condition: Condition::clone(&process.condition.condition()),
+        loads: process.loads.list(),
+        access_log: process.settings.access_log.as_ref().and_then(|log| match &log.to {
+            LogTarget::File(path) => Some(path.display().to_string()),
+            LogTarget::Stdout | LogTarget::Stderr => None,
+        }),
         waiting_for_upgrade: generation.waiting().to_vec(),
         notices: process.notices.list().to_vec(),
         ..counts
     }
+}
+
+fn overload(process: &Process) -> Option<Overload> {
+    process.overload.get().map(|overload| {
+        let shown = overload.shown();
+        let parts = Resource::ALL.map(Resource::word).into_iter().zip(shown.pressure);
+        Overload::of(parts, shown.delay, shown.refusing)
+    })
 }
 
 /// Returns the machine's name, which tells one process of many from another.
@@ -176,27 +191,41 @@ fn certificates(process: &Process) -> Vec<Certificate> {
     certificates.collect()
 }
 
+/// A share is told from so many sampled requests on.
+const ENOUGH_SAMPLED: u64 = 32;
+
 /// Returns the clients and networks that the limits refuse most, `most` of each, with clients named by `name`.
 pub fn offenders(process: &Process, most: usize, name: impl Fn(&Client) -> String) -> Offenders {
     let generation = process.generation();
     let now = process.clock.now();
     let found = generation.refused().list(now);
+    let asked = generation.sample().clients(now).entries;
     let rules = &generation.engine().policy().rules;
-    let share = |count: u64| if found.total == 0 { 0.0 } else { count as f64 / found.total as f64 };
-    let client = |entry: &heaviest::Entry<Client>| Offender {
-        client: name(&entry.payload),
-        limit: rules.get(entry.rule as usize).map_or_else(String::new, |rule| rule.name.clone()),
-        count: entry.count,
-        error: entry.error,
-        share: share(entry.count),
-        last_seen_seconds_ago: now.since(entry.last_seen).as_secs(),
+    // counts of several entries together may be too high
+    let share = |count: u64| (count as f64 / found.total.max(1) as f64).min(1.0);
+    // the sample knows the heaviest clients alone, each with its count at most so much too high
+    let passed = |refused: u64, is_it: &dyn Fn(&Client) -> bool| {
+        let theirs = asked.iter().filter(|entry| is_it(&entry.payload));
+        let sampled: u64 = theirs.map(|entry| entry.count - entry.error.min(entry.count)).sum();
+        (sampled >= ENOUGH_SAMPLED).then(|| (1.0 - refused as f64 / (sampled * ONE_IN) as f64).clamp(0.0, 1.0))
+    };
+    let client = |entry: &heaviest::Entry<Client>| {
+        let client = entry.payload;
+        Offender {
+            client: name(&client),
+            network: offenders::network_of(&client).map(|prefix| network_name(process, prefix)).unwrap_or_default(),
+            limit: rules.get(entry.rule as usize).map_or_else(String::new, |rule| rule.name.clone()),
+            passed_share: passed(entry.count, &|other| (other.network, other.mark) == (client.network, client.mark)),
+            count: entry.count,
+            error: entry.error,
+            share: share(entry.count),
+            last_seen_seconds_ago: now.since(entry.last_seen).as_secs(),
+        }
     };
     let network = |network: &offenders::Network| Network {
-        network: match process.clients_in_log() {
-            ClientInLog::Pseudonym => process.pseudonyms.of_network(network.prefix).to_string(),
-            ClientInLog::Address => network.prefix.to_string(),
-        },
+        network: network_name(process, network.prefix),
         clients: network.entries,
+        passed_share: passed(network.count, &|client| offenders::network_of(client) == Some(network.prefix)),
         count: network.count,
         error: network.error,
         share: share(network.count),
@@ -206,6 +235,14 @@ pub fn offenders(process: &Process, most: usize, name: impl Fn(&Client) -> Strin
         error_bound: found.error_bound,
         clients: found.entries.iter().take(most).map(client).collect(),
         networks: found.networks.iter().take(most).map(network).collect(),
+    }
+}
+
+/// Returns a network as the access log has it.
+pub fn network_name(process: &Process, network: Prefix) -> String {
+    match process.clients_in_log() {
+        ClientInLog::Pseudonym => process.pseudonyms.of_network(network).to_string(),
+        ClientInLog::Address => network.to_string(),
     }
 }
 
@@ -228,4 +265,46 @@ pub fn look_for_notices(process: &Process) {
         access_log: process.access_log.as_ref().map(AccessLog::state),
     };
     process.notices.look(&look, process.clock.now());
+}
+
+/// Looks how the process is as a whole. For the housekeeping, once a second, after the notices.
+pub fn look_for_condition(process: &Process) {
+    let generation = process.generation();
+    let now = process.clock.now();
+    let flow = process.history.flow(CONDITION_SECONDS);
+    let mean = |points: &[f32]| points.iter().copied().map(f64::from).sum::<f64>() / CONDITION_SECONDS as f64;
+    let refused = mean(&flow.limited) + mean(&flow.shed);
+    let requests = refused + mean(&flow.allowed) + mean(&flow.delayed) + mean(&flow.failed);
+    let counts = generation.metrics().state();
+    let mut sight = Sight {
+        stopping: process.draining(),
+        overload: overload(process),
+        requests,
+        refused,
+        notices: process.notices.list().to_vec(),
+        any_request: counts.requests.ended + counts.requests.refused > 0,
+        ..Sight::default()
+    };
+    // the summaries of all workers are merged for it
+    if is_much_refused(requests, refused) {
+        sight.refusals = Some(Refusals { networks: generation.refused().list(now).shares() });
+    }
+    let endings = process.history.endings(CONDITION_SECONDS);
+    sight.origins.extend(generation.origins().iter().map(|origin| {
+        let ring = origin.ring();
+        let name = &origin.spec().name;
+        let ended = endings.iter().find(|endings| endings.origin == *name).cloned().unwrap_or_default();
+        OriginSight {
+            name: name.clone(),
+            addresses: ring.endpoints.len(),
+            usable: ring.endpoints.iter().filter(|endpoint| endpoint.is_usable(now)).count(),
+            ended: ended.ended,
+            server_errors: ended.server_errors,
+            unanswered: ended.unanswered,
+        }
+    }));
+    let silent =
+        stores(&generation).into_iter().filter(|store| !store.connected || store.breaker != BreakerState::Closed);
+    sight.silent_stores.extend(silent.map(|store| store.name));
+    process.condition.look(&sight, now, wall_nanos() / 1_000_000_000);
 }

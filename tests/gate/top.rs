@@ -45,7 +45,7 @@ fn one_look_says_what_metrics_and_endpoints_say() {
     // the history has the refusals when their second is over, and keeps them for minutes
     let told = wait_for("the refusals to be in the past", || {
         let told = as_json(&gate);
-        let points = named(&told["limits"], "per_client")["five_minutes"].as_array().unwrap().clone();
+        let points = named(&told["limits"], "per_client")["ten_minutes"].as_array().unwrap().clone();
         assert_eq!(points.len(), 20);
         points.iter().any(|point| point.as_f64().unwrap() > 0.0).then_some(told)
     });
@@ -78,7 +78,7 @@ fn one_look_says_what_metrics_and_endpoints_say() {
     let ended = verb(&gate, &["top", "--once", "--width", "90"]);
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
     println!("{}", ended.stdout);
-    for words in ["LIMITS", "per_client", "ORIGINS", "0/7", "OFFENDERS", own[0]["client"].as_str().unwrap()] {
+    for words in ["LIMITS", "per_client", "ORIGINS", "0/7", "WHO", own[0]["client"].as_str().unwrap()] {
         assert!(ended.stdout.contains(words), "{words}: {}", ended.stdout);
     }
     assert!(ended.stdout.lines().all(|line| line.chars().count() <= 90), "{}", ended.stdout);
@@ -115,16 +115,16 @@ fn somebody_at_the_keys_explains_and_pardons_a_client() {
     let gate = after_refusals();
     assert_eq!(request(&gate, ABUSER), 429);
     let steps = json!([
-        { "until": "space freeze" }, { "press": "?" }, { "until": "ctrl-c      quit" }, { "press": " " },
+        { "until": "q quit" }, { "press": "?" }, { "until": "ctrl-c      quit" }, { "press": " " },
         { "press": "\r" }, { "until": "limited by `per_client`" }, { "press": " " },
-        { "press": "p" }, { "until": "Forget the debt of" }, { "press": "y" }, { "until": "is pardoned in per_client" },
+        { "press": "p" }, { "until": "sudo tidegate pardon" }, { "press": "\r" }, { "until": "is pardoned in per_client" },
         { "press": " " }, { "press": "q" },
     ]);
     let told = in_terminal(&gate, &steps);
     let first = told["screens"][0].as_str().unwrap();
     println!("{first}");
     // the line at the foot is drawn last
-    assert!(first.starts_with("tidegate ") && first.contains("OFFENDERS"), "{first}");
+    assert!(first.starts_with("tidegate ") && first.contains("WHO, recently"), "{first}");
     assert_eq!(request(&gate, ABUSER), 200, "the most refused client was the chosen one");
 }
 
@@ -135,5 +135,5 @@ fn a_signal_ends_it_and_restores_the_terminal() {
         in_terminal(&gate, &json!([{ "until": "no client was refused lately" }, { "signal": signal }]));
     }
     // what else were a signal is a key in a raw terminal
-    in_terminal(&gate, &json!([{ "until": "OFFENDERS" }, { "press": "\u{3}" }]));
+    in_terminal(&gate, &json!([{ "until": "WHO, recently" }, { "press": "\u{3}" }]));
 }

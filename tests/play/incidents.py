@@ -191,9 +191,10 @@ telemetry:
 
     def page(self):
         text = urllib.request.urlopen(f"http://127.0.0.1:{self.page_port}/", timeout=20).read().decode()
-        notices = re.findall(r"<strong>(Wrong: |Note: )</strong>([^<]*)", text)
-        badges = re.findall(r'class="badge urgent">(✕[^<]*)<', text)
-        told = [" ".join(html.unescape(word + words).split()) for word, words in notices] + [f"`shop` {badge}" for badge in badges]
+        notices = re.findall(r'class="notice[^"]*">\s*<p>(.*?)</p>', text, re.S)
+        badges = re.findall(r'class="tag bad">(✕[^<]*)<', text)
+        plain = lambda words: html.unescape(re.sub(r"<[^>]*>", "", re.sub(r"\s*</?code>\s*", " ", words)))
+        told = [" ".join(plain(words).split()) for words in notices] + [f"`shop` {badge}" for badge in badges]
         return "; ".join(told) or "nothing wrong"
 
     def top(self):

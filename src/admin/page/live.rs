@@ -68,10 +68,11 @@ async fn send_sections(context: Arc<Context>, events: Events, names: bool) {
         return;
     }
     while !gone(&events, &mut turns).await {
-        let process = Arc::clone(&context.process);
+        let told = Arc::clone(&context);
         // with very many limits it takes milliseconds, which no request should wait for
         let drawn = tokio::task::spawn_blocking(move || {
-            render::sections(&gather::view(&process, names)).collect::<HashMap<&'static str, String>>()
+            render::sections(&gather::view(&told.process, &told.listeners, names))
+                .collect::<HashMap<&'static str, String>>()
         });
         // one that panicked has been reported, and the next may be better
         let Ok(drawn) = drawn.await else { continue };

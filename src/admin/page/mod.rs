@@ -25,7 +25,7 @@ const SCRIPT: &str = include_str!("page.js");
 
 /// `GET /`: the page as of now.
 pub fn page(context: &Arc<Context>, asked: &Asked) -> Answer {
-    let page = render::page(&gather::view(&context.process, asked.may_read_names()));
+    let page = render::page(&gather::view(&context.process, &context.listeners, asked.may_read_names()));
     Answer::new(StatusCode::OK, "text/html; charset=utf-8", page.into_bytes())
 }
 

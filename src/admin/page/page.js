@@ -70,6 +70,22 @@ function place(id, html) {
   fill(there, fresh.content);
 }
 
+// ── commands to copy ──
+document.documentElement.classList.add("scripts");
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("[data-copy]");
+  if (!button) return;
+  const word = button.textContent;
+  try {
+    await navigator.clipboard.writeText(button.dataset.copy);
+    button.textContent = "Copied";
+  } catch {
+    // not allowed here: the command stands beside the button, or in its label
+    button.textContent = "Not allowed";
+  }
+  setTimeout(() => { button.textContent = word; }, 1500);
+});
+
 // ── the stream ──
 // sections that have come and do not stand in the page yet
 const waiting = {};

@@ -1,7 +1,7 @@
 //! Everything that the page shows at one moment, gathered and drawn elsewhere.
 
 use crate::observe::history::{Past, RoutePast};
-use crate::observe::state::{BanState, Offenders, Origin, State};
+use crate::observe::state::{BanState, Condition, ConditionKind, Offenders, Origin, State};
 
 /// Rows of a section at most: a page is for people.
 pub const MOST_ROWS: usize = 50;
@@ -13,17 +13,19 @@ pub struct View {
     pub state: State,
     /// How many routes there are.
     pub routes_in_all: usize,
-    /// Whether the process is about to stop.
-    pub draining: bool,
+    /// The wall clock, in seconds since 1970.
+    pub now: u64,
     /// The last minutes of what is shown; all series begin and end with the same second.
     pub past: Past,
     /// All routes together, per second.
     pub flow: RoutePast,
     /// The clients that the limits refuse most.
     pub offenders: Offenders,
+    /// Who is refused by each `fair_share`.
+    pub shares: Vec<ShareView>,
     /// The bans that refused most, the first [`MOST_ROWS`]; [`State::bans`] is their number.
     pub bans: Vec<BanState>,
-    /// The latest decisions, the latest first: refusals, and a sample of the others.
+    /// The decisions of the last ten minutes, equal ones as one, the most frequent first.
     pub decisions: Vec<DecisionView>,
     /// Whether clients and configuration were left out, because the reader gave no token.
     pub unnamed: bool,
@@ -39,18 +41,67 @@ impl View {
     pub fn without_names(self) -> View {
         let nowhere = |origin: Origin| Origin { endpoints: Vec::new(), addresses: Vec::new(), ..origin };
         let origins = self.state.origins.into_iter().map(nowhere).collect();
-        let state = State { origins, notices: Vec::new(), ..self.state };
-        View { state, offenders: Offenders::default(), bans: Vec::new(), decisions: Vec::new(), unnamed: true, ..self }
+        let loads =
+            self.state.loads.into_iter().map(|load| crate::observe::state::Load { text: String::new(), ..load });
+        let condition = match self.state.condition.kind {
+            ConditionKind::Trouble => Condition {
+                head: "Something needs a look".to_owned(),
+                text: "What it is stands on the admin socket: `sudo tidegate status`.".to_owned(),
+                subject: String::new(),
+                ..self.state.condition
+            },
+            _ => self.state.condition,
+        };
+        let mut state = State {
+            origins,
+            condition,
+            loads: loads.collect(),
+            notices: Vec::new(),
+            listeners: Vec::new(),
+            access_log: None,
+            ..self.state
+        };
+        state.config.file = None;
+        View {
+            state,
+            offenders: Offenders::default(),
+            shares: Vec::new(),
+            bans: Vec::new(),
+            decisions: Vec::new(),
+            unnamed: true,
+            ..self
+        }
     }
 }
 
-/// A decision and its explanation.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Equal decisions and the explanation of the newest.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DecisionView {
-    /// Its id.
+    /// How many there were in ten minutes, or how many of them are remembered.
+    pub count: u64,
+    /// Whether `count` is of those that are remembered alone.
+    pub at_least: bool,
+    /// The outcome: ``429 limited by `login` ``.
+    pub outcome: String,
+    /// The routes, by name.
+    pub routes: String,
+    /// When the newest was decided.
+    pub newest: String,
+    /// The id of the newest.
     pub id: String,
-    /// First line of the explanation: when, what, the outcome.
-    pub summary: String,
-    /// The whole explanation, as in a terminal.
+    /// Its whole explanation, as in a terminal.
     pub explanation: String,
+}
+
+/// Who is refused by a `fair_share`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ShareView {
+    /// The limit's name.
+    pub limit: String,
+    /// The levels from the outside to the inside: `/16`, `/24`, `client`.
+    pub levels: Vec<String>,
+    /// The clients, each with its name on every level and its recent refusals, halved every minute.
+    pub clients: Vec<(Vec<String>, u64)>,
+    /// All recent refusals.
+    pub total: u64,
 }

@@ -7,22 +7,24 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::observe::condition::{Next, next};
 use crate::observe::history::{LimitPast, OriginPast, Past, RoutePast};
 use crate::observe::notices;
 use crate::observe::state::{
-    Answers, Limit as LimitNow, Offenders, Origin as OriginNow, Overload, Requests, Route as RouteNow, State, Word,
+    Answers, Condition, Limit as LimitNow, Offenders, Origin as OriginNow, Overload, Requests, Route as RouteNow,
+    State, Word,
 };
 
 /// What the first member of `--format json` says.
 pub const SCHEMA: &str = "tidegate.top/1";
 
 /// How many seconds of history are asked for.
-pub const SECONDS: usize = 300;
+pub const SECONDS: usize = 600;
 
 /// Over how many of the last seconds rates are means: a single one jumps.
 const SMOOTHED: usize = 10;
 
-/// How many points the five minutes of a limit are put into.
+/// How many points the ten minutes of a limit or route are put into.
 const POINTS: usize = 20;
 
 /// The configuration in force.
@@ -58,13 +60,22 @@ pub struct Model {
     pub state: Word,
     /// Since its start.
     pub uptime_seconds: u64,
+    /// The whole in one sentence.
+    pub condition: Condition,
+    /// What an operator can do.
+    #[serde(skip)]
+    pub next: Next,
     /// What is in force.
     pub config: Config,
     /// Since its start.
     pub requests: Requests,
     /// Of all routes, over the last ten seconds like every rate here.
     pub requests_per_second: f64,
-    /// Which part of them limits turned away, 0 to 1.
+    /// Passed, at once or after a wait, and not failed by the origin.
+    pub passed_per_second: f64,
+    /// Turned away by limits.
+    pub limited_per_second: f64,
+    /// Which part of all limits turned away, 0 to 1.
     pub limited_share: f64,
     /// Turned away for lack of room.
     pub shed_per_second: f64,
@@ -108,8 +119,8 @@ pub struct Limit {
     pub limited_per_second: f64,
     /// Did not fit, and passed.
     pub shadow_per_second: f64,
-    /// What did not fit per second, limited or not, over five minutes in twenty points; the oldest first.
-    pub five_minutes: Vec<f64>,
+    /// What did not fit per second, limited or not, over ten minutes in twenty points; the oldest first.
+    pub ten_minutes: Vec<f64>,
     /// By verdict, since the process began.
     pub decisions: BTreeMap<Word, u64>,
 }
@@ -125,6 +136,8 @@ pub struct Route {
     pub refused_per_second: f64,
     /// Requests that the origin failed: answered 5xx, or not as a whole.
     pub failed_per_second: f64,
+    /// What was refused per second, over ten minutes in twenty points; the oldest first.
+    pub ten_minutes: Vec<f64>,
     /// What became of those that were forwarded in the last ten seconds.
     pub answers: Answers,
     /// The time that half of these did not exceed until the answer's head; `None` without any.
@@ -177,9 +190,11 @@ impl Model {
         let sum = |part: fn(&RoutePast<f64>) -> &Vec<f64>| -> f64 {
             history.routes.values().map(|route| mean(part(route), seconds)).sum()
         };
+        let next = next(&status, &offenders);
         let limited = sum(|route| &route.limited);
+        let passed = sum(|route| &route.allowed) + sum(|route| &route.delayed);
         let (shed, failed) = (sum(|route| &route.shed), sum(|route| &route.failed));
-        let requests = sum(|route| &route.allowed) + sum(|route| &route.delayed) + limited + shed + failed;
+        let requests = passed + limited + shed + failed;
         let route = |now: RouteNow| {
             let past = history.routes.get(&now.name);
             Route::of(now, past.unwrap_or(&RoutePast::default()), seconds)
@@ -200,9 +215,13 @@ impl Model {
             notices: notices(&status.state, status.waiting_for_upgrade, &status.notices),
             state: status.state,
             uptime_seconds: status.uptime_seconds,
+            condition: status.condition,
+            next,
             config: Config { fingerprint: status.config.fingerprint, age_seconds: status.config.age_seconds },
             requests: status.requests,
             requests_per_second: requests,
+            passed_per_second: passed,
+            limited_per_second: limited,
             limited_share: if requests > 0.0 { limited / requests } else { 0.0 },
             shed_per_second: shed,
             failed_per_second: failed,
@@ -219,7 +238,10 @@ impl Route {
     fn of(now: RouteNow, past: &RoutePast<f64>, seconds: usize) -> Route {
         let refused = mean(&past.limited, seconds) + mean(&past.shed, seconds);
         let failed = mean(&past.failed, seconds);
+        let turned_away = past.limited.iter().zip(&past.shed).map(|(limited, shed)| limited + shed);
+        let turned_away: Vec<f64> = turned_away.collect();
         Route {
+            ten_minutes: points(&turned_away),
             name: now.name,
             requests_per_second: mean(&past.allowed, seconds) + mean(&past.delayed, seconds) + refused + failed,
             refused_per_second: refused,
@@ -248,7 +270,7 @@ impl Limit {
             refused_elsewhere_per_second: elsewhere,
             limited_per_second: limited,
             shadow_per_second: shadow,
-            five_minutes: points(&refused),
+            ten_minutes: points(&refused),
             decisions: now.decisions,
         }
     }
@@ -295,7 +317,7 @@ fn mean(points: &[f64], seconds: usize) -> f64 {
     if last.is_empty() { 0.0 } else { last.iter().sum::<f64>() / last.len() as f64 }
 }
 
-/// The last five minutes in few points, each the mean of its seconds.
+/// The last ten minutes in few points, each the mean of its seconds.
 fn points(past: &[f64]) -> Vec<f64> {
     let lately = past.get(past.len().saturating_sub(SECONDS)..).unwrap_or_default();
     lately.chunks(SECONDS / POINTS).map(|seconds| mean(seconds, seconds.len())).collect()

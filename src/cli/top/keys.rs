@@ -2,7 +2,8 @@
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::data::{Limit, Model, Origin};
+use super::data::{Limit, Model, Origin, Route};
+use super::dialog::{Dialog, Order, Pressed};
 use crate::observe::state::Offender;
 
 /// How many rows a page key goes.
@@ -11,20 +12,23 @@ const PAGE: usize = 10;
 /// A list that can have the focus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pane {
+    /// `w`: whom the limits refused most.
+    Clients,
     /// `l`
     Limits,
+    /// `r`
+    Routes,
     /// `o`
     Origins,
-    /// `c`: whom the limits refused most.
-    Clients,
 }
 
 impl Pane {
     fn next(self) -> Pane {
         match self {
-            Pane::Limits => Pane::Origins,
-            Pane::Origins => Pane::Clients,
             Pane::Clients => Pane::Limits,
+            Pane::Limits => Pane::Routes,
+            Pane::Routes => Pane::Origins,
+            Pane::Origins => Pane::Clients,
         }
     }
 }
@@ -34,13 +38,8 @@ impl Pane {
 pub enum Overlay {
     /// The keys.
     Help,
-    /// Whether to do this to the client.
-    Sure {
-        /// What.
-        order: Order,
-        /// As the list names it.
-        client: String,
-    },
+    /// An order that is being written.
+    Dialog(Dialog),
     /// What the process says.
     Told {
         /// About what.
@@ -52,22 +51,13 @@ pub enum Overlay {
     },
 }
 
-/// What a key does to a client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
-    /// `p`
-    Pardon,
-    /// `b`
-    Ban,
-}
-
 /// What the view is like, apart from the numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct State {
     /// Where arrows go.
     pub focus: Pane,
     /// The chosen row of each pane by its [name](rows), so that it stays chosen when rows move.
-    chosen: [Option<String>; 3],
+    chosen: [Option<String>; 4],
     /// Only rows with this in them.
     pub filter: String,
     /// The filter is being written.
@@ -84,7 +74,7 @@ impl Default for State {
     fn default() -> State {
         State {
             focus: Pane::Clients,
-            chosen: [None, None, None],
+            chosen: [None, None, None, None],
             filter: String::new(),
             typing: false,
             frozen: false,
@@ -103,8 +93,8 @@ pub enum Action {
     Quit,
     /// Ask why this client was limited.
     Explain(String),
-    /// Do this to the client; its operator is sure.
-    Do(Order, String),
+    /// Give this order; its operator has pressed enter.
+    Do(Order),
 }
 
 impl State {
@@ -118,9 +108,14 @@ impl State {
         model.origins.iter().filter(|origin| self.shows(&[&origin.name])).collect()
     }
 
+    /// The routes that the filter leaves.
+    pub fn routes<'a>(&self, model: &'a Model) -> Vec<&'a Route> {
+        model.routes.iter().filter(|route| self.shows(&[&route.name])).collect()
+    }
+
     /// The offenders that the filter leaves.
     pub fn clients<'a>(&self, model: &'a Model) -> Vec<&'a Offender> {
-        model.offenders.clients.iter().filter(|one| self.shows(&[&one.client, &one.limit])).collect()
+        model.offenders.clients.iter().filter(|one| self.shows(&[&one.client, &one.network, &one.limit])).collect()
     }
 
     /// Whether the filter leaves a row with these words.
@@ -154,9 +149,9 @@ impl State {
     }
 
     /// The client that keys are about.
-    fn client(&self, model: &Model) -> Option<String> {
+    fn client<'a>(&self, model: &'a Model) -> Option<&'a Offender> {
         let chosen = self.chosen(Pane::Clients, model)?;
-        (self.focus == Pane::Clients).then(|| self.clients(model).get(chosen).map(|one| one.client.clone()))?
+        (self.focus == Pane::Clients).then(|| self.clients(model).get(chosen).copied())?
     }
 }
 
@@ -164,6 +159,7 @@ impl State {
 fn rows(state: &State, pane: Pane, model: &Model) -> Vec<String> {
     match pane {
         Pane::Limits => state.limits(model).into_iter().map(|limit| limit.name.clone()).collect(),
+        Pane::Routes => state.routes(model).into_iter().map(|route| route.name.clone()).collect(),
         Pane::Origins => state.origins(model).into_iter().map(|origin| origin.name.clone()).collect(),
         Pane::Clients => state.clients(model).into_iter().map(|one| format!("{} {}", one.client, one.limit)).collect(),
     }
@@ -185,22 +181,21 @@ pub fn press(state: &mut State, model: &Model, key: KeyEvent) -> Action {
     }
     match key.code {
         KeyCode::Char('q') => return Action::Quit,
+        KeyCode::Char('w') => state.focus = Pane::Clients,
         KeyCode::Char('l') => state.focus = Pane::Limits,
+        KeyCode::Char('r') => state.focus = Pane::Routes,
         KeyCode::Char('o') => state.focus = Pane::Origins,
-        KeyCode::Char('c') => state.focus = Pane::Clients,
         KeyCode::Tab => state.focus = state.focus.next(),
         KeyCode::Char(' ') => state.frozen = !state.frozen,
         KeyCode::Char('?') => state.overlay = Some(Overlay::Help),
         KeyCode::Char('/') => state.typing = true,
         KeyCode::Esc => state.filter.clear(),
-        KeyCode::Enter | KeyCode::Char('p' | 'b') => match (state.client(model), key.code) {
-            (Some(client), KeyCode::Enter) => return Action::Explain(client),
-            (Some(client), key) => {
-                let order = if key == KeyCode::Char('b') { Order::Ban } else { Order::Pardon };
-                state.overlay = Some(Overlay::Sure { order, client });
-            }
-            (None, _) if state.focus == Pane::Clients => state.hint = Some("nobody is chosen".to_owned()),
-            (None, _) => state.hint = Some("c goes to the clients; then choose one with the arrows".to_owned()),
+        KeyCode::Enter | KeyCode::Char('e' | 'p' | 'b') => match (state.client(model), key.code) {
+            (Some(one), KeyCode::Char('p')) => state.overlay = Some(Overlay::Dialog(Dialog::pardon(one))),
+            (Some(one), KeyCode::Char('b')) => state.overlay = Some(Overlay::Dialog(Dialog::ban(one, model))),
+            (Some(one), _) => return Action::Explain(one.client.clone()),
+            (None, _) if state.focus == Pane::Clients => state.hint = Some("no client is chosen".to_owned()),
+            (None, _) => state.hint = Some("w goes to the clients; then choose one with the arrows".to_owned()),
         },
         KeyCode::Down => state.go(model, |row, _| row + 1),
         KeyCode::Up => state.go(model, |row, _| row.saturating_sub(1)),
@@ -216,18 +211,21 @@ pub fn press(state: &mut State, model: &Model, key: KeyEvent) -> Action {
 /// With something over the lists.
 fn over(state: &mut State, key: KeyCode) -> Action {
     match (&mut state.overlay, key) {
-        (Some(Overlay::Sure { order, client }), KeyCode::Char('y')) => {
-            let (order, client) = (*order, std::mem::take(client));
-            state.overlay = None;
-            return Action::Do(order, client);
-        }
+        (Some(Overlay::Dialog(dialog)), key) => match dialog.press(key) {
+            Pressed::Stays => {}
+            Pressed::Leaves => state.overlay = None,
+            Pressed::Gives(order) => {
+                state.overlay = None;
+                return Action::Do(order);
+            }
+        },
         (Some(Overlay::Told { text, above, .. }), KeyCode::Down | KeyCode::PageDown) => {
             let step = if key == KeyCode::Down { 1 } else { PAGE };
             *above = (*above + step).min(text.lines().count().saturating_sub(1));
         }
         (Some(Overlay::Told { above, .. }), KeyCode::Up) => *above = above.saturating_sub(1),
         (Some(Overlay::Told { above, .. }), KeyCode::PageUp) => *above = above.saturating_sub(PAGE),
-        // any other key closes it; only one of them is a yes
+        // any other key closes it
         _ => state.overlay = None,
     }
     Action::Draw
@@ -281,13 +279,13 @@ mod tests {
 
     #[test]
     fn letters_and_tab_move_the_focus() {
-        for (key, pane) in [('l', Pane::Limits), ('o', Pane::Origins), ('c', Pane::Clients)] {
+        for (key, pane) in [('l', Pane::Limits), ('o', Pane::Origins), ('r', Pane::Routes), ('w', Pane::Clients)] {
             let mut state = State::default();
             pressed(&mut state, &letters(&key.to_string()));
             assert_eq!(state.focus, pane);
         }
         let mut state = State::default();
-        for pane in [Pane::Limits, Pane::Origins, Pane::Clients] {
+        for pane in [Pane::Limits, Pane::Routes, Pane::Origins, Pane::Clients] {
             pressed(&mut state, &[KeyCode::Tab]);
             assert_eq!(state.focus, pane);
         }
@@ -319,18 +317,20 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_pardoned_or_banned_without_a_yes() {
-        for (key, order) in [('p', Order::Pardon), ('b', Order::Ban)] {
-            for no in [KeyCode::Char('n'), KeyCode::Enter, KeyCode::Esc, KeyCode::Char('q'), KeyCode::Char(key)] {
-                let mut state = State::default();
-                assert_eq!(pressed(&mut state, &[KeyCode::Char(key), no]), Action::Draw, "{no:?}");
-                assert_eq!(state.overlay, None);
-            }
+    fn nobody_is_pardoned_or_banned_without_enter_in_the_dialog() {
+        for key in ['p', 'b'] {
             let mut state = State::default();
-            pressed(&mut state, &[KeyCode::Down, KeyCode::Char(key)]);
-            assert_eq!(state.overlay, Some(Overlay::Sure { order, client: SECOND.to_owned() }));
-            assert_eq!(pressed(&mut state, &letters("y")), Action::Do(order, SECOND.to_owned()));
+            assert_eq!(pressed(&mut state, &[KeyCode::Char(key), KeyCode::Esc]), Action::Draw);
+            assert_eq!(state.overlay, None);
+            assert_eq!(pressed(&mut state, &[KeyCode::Enter]), Action::Explain("c7f1Kc1mZt0wJ2T9uXvHq3".to_owned()));
         }
+        let mut state = State::default();
+        let given = pressed(&mut state, &[KeyCode::Down, KeyCode::Char('p'), KeyCode::Enter]);
+        assert_eq!(given, Action::Do(Order::Pardon { client: SECOND.to_owned() }));
+        let given = pressed(&mut state, &[KeyCode::Char('b'), KeyCode::Enter]);
+        let hour = std::time::Duration::from_secs(3_600);
+        let order = Order::Ban { target: SECOND.to_owned(), length: hour, why: "flood".to_owned() };
+        assert_eq!((given, state.overlay), (Action::Do(order), None));
     }
 
     #[test]
@@ -339,7 +339,7 @@ mod tests {
         assert_eq!(pressed(&mut state, &[KeyCode::Char('l'), KeyCode::Enter]), Action::Draw);
         pressed(&mut state, &letters("p"));
         assert_eq!(state.overlay, None);
-        assert!(state.hint.as_ref().is_some_and(|hint| hint.starts_with("c goes")));
+        assert!(state.hint.as_ref().is_some_and(|hint| hint.starts_with("w goes")));
     }
 
     #[test]

@@ -16,16 +16,14 @@ use serde_json::json;
 
 use super::answers;
 use super::data::Model;
+use super::dialog::Order;
 use super::frame::{self, Look};
-use super::keys::{Action, Order, State, press};
+use super::keys::{Action, State, press};
 use crate::admin::client;
 use crate::cli::global::Global;
 use crate::cli::{ban, explain, pardon, running};
 use crate::explain::Explanation;
 use crate::process::lifecycle::Signals;
-
-/// How long a ban of the key `b` lasts.
-const BAN: Duration = Duration::from_secs(3_600);
 
 /// How many of a client's latest decisions are shown.
 const DECISIONS: &str = "5";
@@ -49,8 +47,7 @@ enum Told {
 /// What is asked of the process beside its numbers.
 enum Question {
     Explain(String),
-    Pardon(String),
-    Ban(String),
+    Do(Order),
 }
 
 /// Shows numbers, from these on, until somebody ends it.
@@ -93,8 +90,7 @@ fn show(
                 Action::Draw => continue,
                 Action::Quit => return Ok(()),
                 Action::Explain(client) => Question::Explain(client),
-                Action::Do(Order::Pardon, client) => Question::Pardon(client),
-                Action::Do(Order::Ban, client) => Question::Ban(client),
+                Action::Do(order) => Question::Do(order),
             },
             Told::Resized => continue,
             Told::Numbers(numbers) => {
@@ -158,12 +154,13 @@ fn ask_for_numbers(interval: Duration, global: &Global, tell: &Sender<Told>, que
                 let text = running::reach(global, |socket| explained(socket, &client)).unwrap_or_else(|why| why);
                 Told::Said { title: "Why", text }
             }
-            Ok(Question::Pardon(client)) => {
+            Ok(Question::Do(Order::Pardon { client })) => {
                 let text = running::reach(global, |socket| pardoned(socket, &client)).unwrap_or_else(|why| why);
                 Told::Said { title: "Pardon", text }
             }
-            Ok(Question::Ban(client)) => {
-                let text = running::reach(global, |socket| banned(socket, &client)).unwrap_or_else(|why| why);
+            Ok(Question::Do(Order::Ban { target, length, why })) => {
+                let ask = |socket: &Path| banned(socket, &ban::wanted(&target, length, &why, false));
+                let text = running::reach(global, ask).unwrap_or_else(|why| why);
                 Told::Said { title: "Ban", text }
             }
             Err(RecvTimeoutError::Timeout) => {
@@ -208,8 +205,8 @@ fn pardoned(socket: &Path, client: &str) -> io::Result<String> {
     Ok(running::read(&reply).map_or_else(|why| why, |told| pardon::text(&told)))
 }
 
-/// Bans a client; says what came of it, as `tidegate ban` does.
-fn banned(socket: &Path, client: &str) -> io::Result<String> {
-    let reply = client::post(socket, "/api/v1/ban", &ban::wanted(client, BAN, "from top", false))?;
+/// Gives a ban; says what came of it, as `tidegate ban` does.
+fn banned(socket: &Path, wanted: &serde_json::Value) -> io::Result<String> {
+    let reply = client::post(socket, "/api/v1/ban", wanted)?;
     Ok(running::read(&reply).map_or_else(|why| why, |told| ban::text(&told)))
 }

@@ -1,10 +1,11 @@
 //! `tidegate top`: the traffic of the running process and the clients it refuses, live in a terminal.
 //!
-//! [`data`] joins the process's answers, [`frame`] draws them, [`keys`] says what a key does. None of them knows a terminal, a
+//! [`data`] joins the process's answers, [`frame`] draws them, [`keys`] says what a key does, [`dialog`] how an order is written. None of them knows a terminal, a
 //! socket or a clock. [`answers`] has the socket; [`live`] has all three.
 
 mod answers;
 mod data;
+mod dialog;
 mod frame;
 mod keys;
 mod live;
@@ -37,8 +38,8 @@ const SHORTEST: Duration = Duration::from_millis(100);
 /// Watch limits, origins and the most refused clients, live in the terminal
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  tidegate top\n  tidegate top --once --format json\n\n\
-    Keys: l o c go to limits, origins, clients; arrows choose; enter explains the chosen client, p pardons it, b bans it for an hour (both ask first);\n\
-    / filters, space freezes, ? shows all keys, q quits.\n\n\
+    Keys: w l r o go to clients, limits, routes, origins; arrows choose; e explains the chosen client, p pardons it, b bans it or its\n\
+    network (both ask first and show the command); / filters, space freezes, ? shows all keys, q quits.\n\n\
     Exit codes: 0 done, 2 there is no terminal, 69 no server answers.")]
 pub struct Arguments {
     /// Print one frame and end; needs no terminal

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::heat::Column;
 use crate::observe::state::Word;
 
 /// A route's requests per second, the oldest first.
@@ -67,6 +68,9 @@ pub struct OriginPast<N = f32> {
     /// Of these, the ones that got no whole answer.
     #[serde(default)]
     pub unanswered: Vec<N>,
+    /// Requests by the time to the answer's head, a column for every ten seconds of ten minutes.
+    #[serde(skip)]
+    pub heat: Vec<Column>,
 }
 
 /// The past by name, the oldest second first: `tidegate.history/1`. Points are kept as `f32`, and read in full as `f64`.

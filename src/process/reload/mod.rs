@@ -165,7 +165,9 @@ impl Reloader {
         }
         next.waiting.clone_from(&report.waiting);
         self.change_doors(&generation.source().settings, &next.source.settings);
+        let fingerprint = next.source.fingerprint.clone();
         self.process.activate(next);
+        self.process.loads.loaded(&fingerprint, &report.summary());
         report.milliseconds = milliseconds(began.elapsed());
         report.tls = certificates::renew(Arc::clone(&self.certificates)).await;
         lines.lines().for_each(|line| tracing::warn!("the policy file: {line}"));
@@ -209,6 +211,7 @@ impl Reloader {
     fn refuse(&self, text: String, dry_run: bool) -> Outcome {
         if !dry_run {
             self.process.notices.reload_refused(&text);
+            self.process.loads.refused(text.lines().next().unwrap_or_default());
             self.process.generation().metrics().reload_failed();
             tracing::error!("reload: refused, the policy in force stays");
         }

@@ -17,6 +17,9 @@ use crate::running::generation::Source;
 /// The schema of the report as JSON. Fields may be added under this number, none taken away.
 pub const JSON_SCHEMA: &str = "tidegate.reload/2";
 
+/// Changes that a summary names.
+const MOST_SUMMARIZED: usize = 3;
+
 /// What a reload did, or would do.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
@@ -344,6 +347,23 @@ impl Report {
             if from == to { path.clone() } else { format!("{path} {from} → {to}") }
         };
         self.changed.iter().filter(|change| !told.contains(&change.path)).map(line).collect()
+    }
+
+    /// Returns what changed in one line: the first changes, and how many limits kept their counts.
+    pub fn summary(&self) -> String {
+        let numbers = self.limits.rerated.iter().flat_map(|limit| {
+            let number =
+                move |number: &Number| format!("{}: {} {} → {}", limit.name, number.word, number.from, number.to);
+            limit.numbers.iter().map(number)
+        });
+        let changes: Vec<String> = numbers.chain(self.told_changed()).collect();
+        let more = changes.len().saturating_sub(MOST_SUMMARIZED);
+        let told = match changes.get(..MOST_SUMMARIZED).unwrap_or(&changes) {
+            [] => "Nothing changed".to_owned(),
+            first if more > 0 => format!("{}; {more} more", first.join("; ")),
+            first => first.join("; "),
+        };
+        format!("{told}. {} kept their counts.", count(self.limits.kept.len() as u64, "limit"))
     }
 
     /// Where limits came and others went, one may be another by a new name, which nobody but the operator knows.

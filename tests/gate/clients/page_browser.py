@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Opens the admin page in headless Chromium and tells what it saw, as JSON on standard output.
 
-    page_browser.py PAGE METRICS SCREENSHOTS
+    page_browser.py PAGE METRICS SCREENSHOTS [AXE]
+
+AXE is axe-core's script; with it the page's violations of its rules are told, too.
 
 Says `looked` once everything that needs traffic has been seen; reads a line from standard input when the traffic has ended, and
 then compares the page with the metrics. Chromium is driven by its DevTools protocol, without further packages.
@@ -27,15 +29,15 @@ PATIENCE = 60
 
 # What the page says, by class of the <data> element and the row or card that it stands in.
 NUMBERS = """
-[...document.querySelectorAll("main data")].map((data) => {
-  const row = data.closest("[data-name]"), section = data.closest("section");
+[...document.querySelectorAll("section[id] data")].map((data) => {
+  const row = data.closest("[data-name]"), section = data.closest("section[id]");
   return [section.id.slice(2), row ? row.dataset.name : "", data.className, Number(data.value)];
 })"""
 
 # What the trends say in words, by the row or card that they stand in.
 TRENDS = """
-[...document.querySelectorAll("main svg[role=img]")].map((svg) => {
-  const row = svg.closest("[data-name]"), section = svg.closest("section");
+[...document.querySelectorAll("section[id] svg[role=img]")].map((svg) => {
+  const row = svg.closest("[data-name]"), section = svg.closest("section[id]");
   return [section.id.slice(2), row ? row.dataset.name : "", svg.getAttribute("aria-label")];
 })"""
 
@@ -58,10 +60,10 @@ TOO_WIDE = "document.documentElement.scrollWidth - document.documentElement.clie
 # What hangs over the edge of its card, also beside a long name; and headings of tables that are narrower than these.
 CUT = """(() => {
     for (const heading of document.querySelectorAll(".card h3")) {
-        heading.insertAdjacentHTML("beforeend", "_of_the_whole_company<span class='badge urgent'>✕ fails 100 %</span>");
+        heading.insertAdjacentHTML("beforeend", "<code>_of_the_whole_company</code><span class='tag bad'>✕ fails 100 %</span>");
     }
-    const over = [...document.querySelectorAll(".card *, tbody tr *")].filter((it) =>
-        it.getBoundingClientRect().right > it.closest(".card, tr").getBoundingClientRect().right + 1);
+    const over = [...document.querySelectorAll(".card *, tbody tr *, .three section *")].filter((it) => it.offsetParent && !it.closest(".icicle")).filter((it) =>
+        it.getBoundingClientRect().right > it.closest(".card, tr, .three section").getBoundingClientRect().right + 1);
     const narrow = [...document.querySelectorAll("caption")].filter((it) =>
         it.getBoundingClientRect().width < 0.9 * it.closest("table").getBoundingClientRect().width);
     return [...over, ...narrow].map((it) => it.outerHTML.slice(0, 80));
@@ -69,6 +71,14 @@ CUT = """(() => {
 NAMELESS = """[...document.querySelectorAll("[role=img], button, select, nav, section, table")].filter((it) =>
     !(it.getAttribute("aria-label") || it.getAttribute("aria-labelledby") || it.textContent.trim() || it.labels?.length))
     .map((it) => it.outerHTML.slice(0, 80))"""
+
+# What axe-core's rules say against it, with every fold open.
+AXE = """(async () => {
+  document.querySelectorAll("details").forEach((fold) => { fold.open = true; });
+  const found = await axe.run(document, { resultTypes: ["violations"] });
+  document.querySelectorAll("details").forEach((fold) => { fold.open = false; });
+  return found.violations.map((one) => one.id + ": " + one.nodes.slice(0, 3).map((node) => node.html.slice(0, 120)).join(" | "));
+})()"""
 
 # Contrast of each text with what is behind it, by the formula of WCAG 2.2; the least one.
 CONTRAST = """
@@ -215,7 +225,7 @@ def scraped(url):
     ]
 
 
-async def main(page, metrics, screenshots):
+async def main(page, metrics, screenshots, axe=None):
     screenshots = pathlib.Path(screenshots)
     screenshots.mkdir(parents=True, exist_ok=True)
     seen = {}
@@ -238,7 +248,8 @@ async def main(page, metrics, screenshots):
             seen["first_paint"] = {"text": await still.ask("document.body.innerText"), "trends": await still.ask(TRENDS)}
             await still.do("Page.close")
 
-            looks = [("light", "light", 1280, 900), ("dark", "dark", 1280, 900), ("phone", "light", 390, 844), ("tablet", "dark", 820, 1100)]
+            looks = [("light", "light", 1280, 900), ("dark", "dark", 1280, 900), ("phone", "light", 390, 844),
+                     ("tablet", "dark", 820, 1100), ("narrow", "dark", 320, 700)]
             tabs = {}
             for name, theme, width, height in looks:
                 it = tabs[name] = await tab(port)
@@ -254,7 +265,11 @@ async def main(page, metrics, screenshots):
                     "too_wide": await it.ask(TOO_WIDE),
                     "nameless": await it.ask(NAMELESS),
                     "contrast": await it.ask(CONTRAST),
+                    "screens": await it.ask("document.documentElement.scrollHeight / innerHeight"),
                 }
+                if axe:
+                    await it.ask(pathlib.Path(axe).read_text() + "; undefined")
+                    seen[name]["violations"] = await it.ask(AXE)
                 await it.shoot(screenshots / f"page-{name}.png")
                 seen[name]["cut"] = await it.ask(CUT)
             light = tabs["light"]
@@ -281,4 +296,5 @@ async def main(page, metrics, screenshots):
     print(json.dumps(seen), flush=True)
 
 
-asyncio.run(main(*sys.argv[1:]))
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

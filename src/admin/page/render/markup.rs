@@ -1,8 +1,9 @@
-//! What the sections share: cells of tables, bars, sums of points.
+//! What the sections share: tables, bars, commands to copy, sums of points.
 
+use super::chart;
 use crate::human::{grouped, percent};
 use crate::observe::state::Answers;
-use crate::picture::svg::{At, Attributes, Svg};
+use crate::picture::svg::{Attributes, Svg};
 
 /// Over how many seconds "now" is a mean.
 pub const NOW: usize = 10;
@@ -25,7 +26,7 @@ pub fn peak(points: impl IntoIterator<Item = f32>) -> f64 {
 
 /// The caption of a table of means, which says their window.
 pub fn window(what: &str) -> String {
-    format!("{what}: mean of the last {NOW} s; a trend shows up to 10 min")
+    format!("{what}: mean of the last {NOW} s; pictures: up to 10 min")
 }
 
 /// The share of each class of answers, `2xx 93 %, 5xx 7 %`; a dash without answers.
@@ -40,45 +41,42 @@ pub fn classes(answers: &Answers) -> String {
     if shares.is_empty() { "–".to_owned() } else { shares.join(", ") }
 }
 
-/// A table. Its caption says the window of its numbers. Roles are written out because narrow screens show rows
-/// as cards, and what is no table in the style sheet is none for a screen reader either.
-pub fn table(html: &mut Svg, caption: &str, columns: &[&str], rows: impl FnOnce(&mut Svg)) {
-    html.element("table", &[("role", &"table")], |table| {
+/// A column of a table: its name, and where it stands and is shown: `l` to the left, `wide` not on a phone.
+pub type Head = (&'static str, &'static str);
+
+/// A table. Its caption says the window of its numbers.
+pub fn table(html: &mut Svg, caption: &str, columns: &[Head], rows: impl FnOnce(&mut Svg)) {
+    html.element("table", &[], |table| {
         table.labelled("caption", &[], caption);
-        table.element("thead", &[("role", &"rowgroup")], |head| {
-            head.element("tr", &[("role", &"row")], |row| {
-                for column in columns {
-                    row.labelled("th", &[("role", &"columnheader"), ("scope", &"col")], column);
+        table.element("thead", &[], |head| {
+            head.element("tr", &[], |row| {
+                for (name, class) in columns {
+                    row.labelled("th", &[("scope", &"col"), ("class", class)], name);
                 }
             });
         });
-        table.element("tbody", &[("role", &"rowgroup")], rows);
+        table.element("tbody", &[], rows);
     });
 }
 
 /// A row, found again by its name when the next picture of it comes.
-pub fn row(html: &mut Svg, name: &str, inside: impl FnOnce(&mut Svg)) {
-    html.element("tr", &[("role", &"row"), ("data-name", &name)], inside);
+pub fn row(html: &mut Svg, name: &str, class: &str, inside: impl FnOnce(&mut Svg)) {
+    html.element("tr", &[("data-name", &name), ("class", &class)], inside);
 }
 
 /// The cell that names its row.
 pub fn name(html: &mut Svg, inside: impl FnOnce(&mut Svg)) {
-    html.element("th", &[("role", &"rowheader"), ("scope", &"row")], inside);
+    html.element("th", &[("scope", &"row")], inside);
 }
 
-/// A cell; its column's name stands beside it on narrow screens.
-pub fn cell(html: &mut Svg, column: &str, inside: impl FnOnce(&mut Svg)) {
-    html.element("td", &[("role", &"cell"), ("data-label", &column)], inside);
+/// A cell.
+pub fn cell(html: &mut Svg, class: &str, inside: impl FnOnce(&mut Svg)) {
+    html.element("td", &[("class", &class)], inside);
 }
 
 /// A cell with a text.
-pub fn text(html: &mut Svg, column: &str, words: &str) {
-    html.labelled("td", &[("role", &"cell"), ("data-label", &column)], words);
-}
-
-/// A cell with an exact count, for programs too.
-pub fn count(html: &mut Svg, column: &str, class: &str, number: u64) {
-    cell(html, column, |cell| exact(cell, class, number));
+pub fn text(html: &mut Svg, class: &str, words: &str) {
+    html.labelled("td", &[("class", &class)], words);
 }
 
 /// An exact count, for programs too.
@@ -88,12 +86,37 @@ pub fn exact(html: &mut Svg, class: &str, number: u64) {
 
 /// A bar of this part of its length, 0 to 1. Says nothing by itself: the number stands beside it.
 pub fn bar(html: &mut Svg, class: &str, part: f64) {
-    let place: Attributes<'_> =
-        &[("class", &"bar"), ("viewBox", &"0 0 100 6"), ("preserveAspectRatio", &"none"), ("aria-hidden", &"true")];
-    html.element("svg", place, |svg| {
-        svg.empty("rect", &[("class", &"track"), ("width", &100), ("height", &6)]);
-        svg.empty("rect", &[("class", &class), ("width", &At(100.0 * part.clamp(0.0, 1.0))), ("height", &6)]);
-    });
+    let place: Attributes<'_> = &[("class", &"bar"), ("aria-hidden", &"true")];
+    html.element("svg", place, |svg| chart::fill(svg, class, part));
+}
+
+/// A name that is too long for a column, by its first characters; the whole is in its title.
+pub fn short(html: &mut Svg, name: &str) {
+    let first: String = name.chars().take(8).collect();
+    let is_whole = name.chars().count() <= 18 && name.contains(['.', ':']);
+    let shown = if is_whole || first.len() == name.len() { name.to_owned() } else { format!("{first}…") };
+    html.labelled("code", &[("title", &name)], &shown);
+}
+
+/// A button that copies a command. It is shown where there are scripts.
+pub fn copy(html: &mut Svg, command: &str, word: &str, class: &str) {
+    let class = format!("copy {class}");
+    let label = format!("{word}: copy {command}");
+    html.labelled(
+        "button",
+        &[("type", &"button"), ("class", &class.trim_end()), ("data-copy", &command), ("aria-label", &label)],
+        word,
+    );
+}
+
+/// Words with `names` in backticks.
+pub fn ticked(html: &mut Svg, words: &str) {
+    for (index, part) in words.split('`').enumerate() {
+        match index % 2 {
+            0 => html.text(part),
+            _ => html.labelled("code", &[], part),
+        }
+    }
 }
 
 /// What stands where clients would.
@@ -102,7 +125,7 @@ pub const NEEDS_A_TOKEN: &str = "Clients are not shown at an address without a t
 
 /// What is said where there is nothing to show.
 pub fn nothing(html: &mut Svg, words: &str) {
-    html.labelled("p", &[("class", &"nothing")], words);
+    html.element("p", &[("class", &"soft")], |html| ticked(html, words));
 }
 
 #[cfg(test)]
@@ -114,5 +137,23 @@ mod tests {
         let answers = Answers { success: 93, server_error: 6, cut: 1, ..Answers::default() };
         assert_eq!(classes(&answers), "2xx 93 %, 5xx 6 %, cut 1 %");
         assert_eq!(classes(&Answers::default()), "–");
+    }
+
+    #[test]
+    fn a_pseudonym_is_shortened_and_an_address_is_not() {
+        let shown = |name: &str| {
+            let mut html = Svg::default();
+            short(&mut html, name);
+            html.into_text()
+        };
+        assert_eq!(shown("mB3q_Xc0VZ1jz8zK2hHw4A"), "<code title=\"mB3q_Xc0VZ1jz8zK2hHw4A\">mB3q_Xc0…</code>\n");
+        assert_eq!(shown("198.51.100.0/24"), "<code title=\"198.51.100.0/24\">198.51.100.0/24</code>\n");
+    }
+
+    #[test]
+    fn backticks_make_code_and_nothing_else_is_markup() {
+        let mut html = Svg::default();
+        ticked(&mut html, "Origin `<b>` fails");
+        assert_eq!(html.into_text(), "Origin <code>&lt;b&gt;</code>\n fails");
     }
 }

@@ -3,15 +3,16 @@
 //! The page is a list of sections. At first it holds all of them; later only sections that changed are sent, and the script
 //! replaces them.
 
-mod bans;
 mod chart;
 mod decisions;
 mod limits;
 mod markup;
-mod offenders;
 mod origins;
+mod policy;
 mod stores;
+mod strip;
 mod traffic;
+mod who;
 
 use super::view::View;
 use crate::picture::svg::Svg;
@@ -25,16 +26,16 @@ type Draw = fn(&mut Svg, &View);
 /// All sections by the `id` of the element that holds them, in the page's order.
 const SECTIONS: [(&str, Draw); 11] = [
     ("header", traffic::header),
-    ("notices", traffic::notices),
+    ("strip", strip::strip),
+    ("notices", strip::notices),
     ("flow", traffic::flow),
-    ("routes", traffic::routes),
+    ("who", who::who),
     ("limits", limits::limits),
-    ("shares", limits::shares),
+    ("routes", traffic::routes),
     ("origins", origins::origins),
     ("stores", stores::stores),
-    ("offenders", offenders::offenders),
-    ("bans", bans::bans),
     ("decisions", decisions::decisions),
+    ("policy", policy::policy),
 ];
 
 /// The names of the sections and their HTML.

@@ -1,7 +1,7 @@
 //! Each store that limits are shared through: whether it answers, and how much is decided without it.
 
 use super::super::view::{MOST_ROWS, View};
-use super::markup::{count, name, nothing, row, table, text};
+use super::markup::{exact, nothing};
 use crate::human::span;
 use crate::picture::svg::Svg;
 use crate::store::{BreakerState, StoreState};
@@ -9,36 +9,31 @@ use crate::store::{BreakerState, StoreState};
 /// So many servers of a cluster that are not asked are named.
 const NAMED: usize = 3;
 
-/// One row each.
+/// One line each.
 pub fn stores(html: &mut Svg, view: &View) {
     let stores = &view.state.stores;
     if stores.is_empty() {
         return nothing(html, "The policy shares no limit with other gates.");
     }
-    let columns = ["Store", "State", "Gates", "Limits", "Questions", "Answered", "Waited", "Without it"];
-    table(html, "The stores that limits are shared through: counts since the process started", &columns, |rows| {
-        for (place, store) in stores.iter().take(MOST_ROWS).enumerate() {
-            let limits = view.state.limits.iter().filter(|limit| limit.shared.is_some_and(|(store, _)| store == place));
-            let limits: Vec<&str> = limits.map(|limit| limit.name.as_str()).collect();
-            one(rows, store, &limits.join(", "));
-        }
-    });
-    let words = "A request waits when this gate can neither admit nor refuse it by what it knows. What is decided without a store, \
-                 each limit's on_store_error says.";
-    html.labelled("p", &[("class", &"note")], words);
-}
-
-fn one(rows: &mut Svg, store: &StoreState, limits: &str) {
-    row(rows, &store.name, |row| {
-        name(row, |cell| cell.labelled("span", &[("class", &"name")], &store.name));
-        text(row, "State", &state(store));
-        count(row, "Gates", "nodes-now", u64::from(store.nodes));
-        text(row, "Limits", limits);
-        count(row, "Questions", "questions-total", store.questions);
-        count(row, "Answered", "answers-total", store.answers);
-        count(row, "Waited", "waits-total", store.waits);
-        count(row, "Without it", "fallbacks-total", store.fallbacks);
-    });
+    html.labelled("p", &[("class", &"soft")], "Counts since the start of this process.");
+    for (place, store) in stores.iter().take(MOST_ROWS).enumerate() {
+        let limits = view.state.limits.iter().filter(|limit| limit.shared.is_some_and(|(store, _)| store == place));
+        let limits: Vec<&str> = limits.map(|limit| limit.name.as_str()).collect();
+        html.element("p", &[("data-name", &store.name)], |line| {
+            line.labelled("code", &[], &store.name);
+            line.text(&format!(" {}. Gates: ", state(store)));
+            exact(line, "nodes-now", u64::from(store.nodes));
+            line.text(&format!(". Limits: {}. Questions: ", limits.join(", ")));
+            exact(line, "questions-total", store.questions);
+            line.text(", answered ");
+            exact(line, "answers-total", store.answers);
+            line.text(". Requests that waited for it: ");
+            exact(line, "waits-total", store.waits);
+            line.text(". Decided without it: ");
+            line.element("b", &[], |number| exact(number, "fallbacks-total", store.fallbacks));
+            line.text(".");
+        });
+    }
 }
 
 fn state(store: &StoreState) -> String {

@@ -10,6 +10,9 @@ fn steady(value: f64) -> Value {
 pub fn model() -> Model {
     let status = json!({
         "schema": "tidegate.status/1", "version": "0.1.0", "instance": "edge-1", "process": 4711, "state": "ready",
+        "condition": { "kind": "flood", "head": "A flood is being held off", "since": 1,
+            "text": "One network causes 86 % of the refusals; 14 % hit other clients. 0.6 % of all requests are refused." },
+        "overload": { "pressure": 0.34, "resource": "delay", "refusing": false },
         "uptime_seconds": 273_600, "config": { "fingerprint": "9f31c2e0aa4b", "age_seconds": 7_200, "loaded_at": 1 },
         "requests": { "ended": 1_000_000, "refused": 8_000, "malformed": 3 }, "listeners": [], "pardons": 0,
         "limits": [
@@ -37,8 +40,8 @@ pub fn model() -> Model {
             "text": "93 % of `shop` comes from one address: is a proxy missing from trusted_proxies?" }],
     });
     let mut refused = vec![0.0; SECONDS];
-    for (second, point) in refused.iter_mut().enumerate().skip(150) {
-        *point = (second - 149) as f64 / 5.0;
+    for (second, point) in refused.iter_mut().enumerate().skip(300) {
+        *point = (second - 299) as f64 / 10.0;
     }
     refused[SECONDS - 10..].fill(24.0);
     let history = json!({
@@ -60,12 +63,13 @@ pub fn model() -> Model {
     let offenders = json!({
         "schema": "tidegate.offenders/1", "total": 350, "error_bound": 2,
         "offenders": [
-            { "client": "c7f1Kc1mZt0wJ2T9uXvHq3", "limit": "per_client", "count": 212, "error": 3, "share": 0.61,
+            { "client": "c7f1Kc1mZt0wJ2T9uXvHq3", "network": "Q2abWc1mZt0wJ2T9uXvHq3", "limit": "per_client", "count": 212, "error": 3, "share": 0.61, "passed_share": 0.004,
               "last_seen_seconds_ago": 0 },
             { "client": "09abWc1mZt0wJ2T9uXvHq3", "limit": "login", "count": 88, "error": 0, "share": 0.25,
               "last_seen_seconds_ago": 75 },
         ],
-        "networks": [{ "network": "Q2abWc1mZt0wJ2T9uXvHq3", "clients": 2, "count": 300, "error": 3, "share": 0.857 }],
+        "networks": [{ "network": "Q2abWc1mZt0wJ2T9uXvHq3", "clients": 2, "count": 300, "error": 3, "share": 0.857,
+            "passed_share": 0.004 }],
     });
     let read = "the answers are understood";
     Model::of(
@@ -93,11 +97,11 @@ fn rates_are_means_of_the_last_ten_seconds() {
 }
 
 #[test]
-fn five_minutes_are_twenty_points() {
+fn ten_minutes_are_twenty_points() {
     let limit = &model().limits[0];
-    assert_eq!(limit.five_minutes.len(), POINTS);
-    assert_eq!((limit.five_minutes[9], limit.five_minutes[10]), (0.0, 1.6));
-    assert_eq!(points(&vec![1.0; 600]), vec![1.0; POINTS], "more than was asked for");
+    assert_eq!(limit.ten_minutes.len(), POINTS);
+    assert_eq!((limit.ten_minutes[9], limit.ten_minutes[10]), (0.0, 1.55));
+    assert_eq!(points(&vec![1.0; 900]), vec![1.0; POINTS], "more than was asked for");
     assert_eq!(points(&[]), Vec::<f64>::new());
 }
 
@@ -108,6 +112,7 @@ fn as_json_it_has_a_schema_and_what_the_process_told() {
     assert_eq!(told["offenders"]["clients"][0]["count"], 212);
     assert_eq!(told["limits"][0]["decisions"]["limited"], 8_000);
     assert_eq!(told["notices"][0]["kind"], "waiting_for_upgrade");
+    assert_eq!(told["condition"]["kind"], "flood");
 }
 
 #[test]

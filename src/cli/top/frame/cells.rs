@@ -9,9 +9,10 @@ const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '�
 /// How many characters a bar has.
 const BAR: u64 = 8;
 
-/// What a count that is at most `error` too high may be: `209–212`.
-pub fn range(count: u64, error: u64) -> String {
-    if error == 0 { count.to_string() } else { format!("{}–{count}", count.saturating_sub(error)) }
+/// A part of ten blocks, 0 to 1.
+pub fn gauge(part: f64) -> String {
+    let full = (part.clamp(0.0, 1.0) * 10.0).round() as usize;
+    (0..10).map(|block| if block < full { '█' } else { '░' }).collect()
 }
 
 /// `███▌     301/400`; a number alone without a cap.
@@ -41,8 +42,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_count_says_how_far_it_may_be_off() {
-        assert_eq!((range(5, 0), range(212, 3), range(2, 3)), ("5".into(), "209–212".into(), "0–2".into()));
+    fn a_gauge_has_ten_blocks() {
+        assert_eq!([0.0, 0.34, 1.7, f64::NAN].map(gauge), ["░░░░░░░░░░", "███░░░░░░░", "██████████", "░░░░░░░░░░"]);
     }
 
     #[test]

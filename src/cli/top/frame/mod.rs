@@ -14,13 +14,12 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 
-use self::cells::{bar, range, sparks};
+use self::cells::{bar, gauge, sparks};
 use self::table::{Cell, Table};
 use super::data::Model;
 use super::keys::{Pane, State};
-use crate::human::{NOTHING, duration, grouped, percent, rate, span, width, wrapped};
-use crate::observe::state::FAILS;
-use crate::observe::state::{Network, Offender, Overload};
+use crate::human::{NOTHING, duration, grouped, percent, rate, shortened, span, width, wrapped};
+use crate::observe::state::{Condition, FAILS, Network, Offender, Sign};
 
 pub use self::look::Look;
 
@@ -30,12 +29,10 @@ const WIDE: u16 = 150;
 /// Between two columns.
 const GAP: u16 = 3;
 
-/// Over how many seconds rates, shares and times are means; a trend is as long as its heading says.
-const WINDOW: u8 = 10;
-
 /// How high the frame is that leaves nothing out.
 pub fn height(model: &Model, width: u16, look: &Look<'_>) -> u16 {
-    let words = head(model, usize::from(width), look).len() + notices(model, width).len();
+    let Head { process, sentence, numbers } = head(model, usize::from(width), look);
+    let words = process.len() + sentence.len() + numbers.len() + notices(model, width).len();
     let lists = columns(width).into_iter().map(|lists| wanted(&tables(model, look, lists)).iter().sum()).max();
     let all = words + 1 + lists.unwrap_or(0_usize) + usize::from(look.live.is_some());
     u16::try_from(all).unwrap_or(u16::MAX)
@@ -49,8 +46,13 @@ pub fn draw(model: &Model, look: &Look<'_>, area: Rect, buffer: &mut Buffer) {
     let (mut rest, bold) = (area, Style::new().add_modifier(Modifier::BOLD));
     let warning = look.color(Color::Yellow);
     rest.height = rest.height.saturating_sub(foot);
-    rest = lines(&head, bold, rest, buffer);
-    // notices stand below the lists, but are cut last
+    let Head { process, sentence, numbers } = head;
+    rest = lines(&process, Style::new(), rest, buffer);
+    rest = lines(&sentence, bold.patch(look.color(colour(model))), rest, buffer);
+    rest = lines(&numbers, Style::new(), rest, buffer);
+    // notices stand below the lists, but are cut last; on a low terminal the first line of each
+    let most = usize::from(rest.height / 6).max(1);
+    let notices = notices.get(..most.min(notices.len())).unwrap_or(&notices);
     let told = u16::try_from(notices.len()).unwrap_or(u16::MAX).min(rest.height);
     let (mut lists, below) = split(rest, rest.height - told);
     lists.y = lists.y.saturating_add(1);
@@ -59,17 +61,14 @@ pub fn draw(model: &Model, look: &Look<'_>, area: Rect, buffer: &mut Buffer) {
     let mut used = 0;
     let width = (area.width - GAP * (columns.len() as u16 - 1).min(area.width)) / columns.len() as u16;
     for (number, names) in columns.into_iter().enumerate() {
-        // where not all fit, routes go first: `status` and the page have them
-        let all: usize = wanted(&tables(model, look, names)).iter().sum();
-        let fits = all <= usize::from(lists.height) + 1;
-        let names: Vec<List> = names.iter().copied().filter(|list| fits || *list != List::Routes).collect();
+        let names = fitting(model, look, names, lists.height);
         let x = lists.x + number as u16 * (width + GAP);
         let column = Rect { x, width, ..lists }.intersection(area);
         used = used.max(stacked(&tables(model, look, &names), look, column, buffer));
     }
     // right below the lists if these are short
     let below = Rect { y: (lists.y + used).min(below.y), ..below };
-    lines(&notices, warning, below, buffer);
+    lines(notices, warning, below, buffer);
     if let Some(state) = look.live {
         let foot = Rect { y: area.y + area.height.saturating_sub(1), height: area.height.min(1), ..area };
         over::foot(state, look, foot, buffer);
@@ -77,36 +76,92 @@ pub fn draw(model: &Model, look: &Look<'_>, area: Rect, buffer: &mut Buffer) {
     }
 }
 
-/// The first lines: as many parts in each as fit.
-fn head(model: &Model, room: usize, look: &Look<'_>) -> Vec<String> {
-    let mut parts = vec![
-        format!("tidegate {} {}", model.version, model.instance),
+/// The lists of a column that have room: of routes and limits the one without the focus goes first, then networks. The list with the
+/// focus stays.
+fn fitting(model: &Model, look: &Look<'_>, names: &[List], height: u16) -> Vec<List> {
+    let focus = look.live.map(|state| state.focus);
+    let mut names = names.to_vec();
+    let fits = |names: &[List]| wanted(&tables(model, look, names)).iter().sum::<usize>() <= usize::from(height) + 1;
+    let leaving = if focus == Some(Pane::Routes) { List::Limits } else { List::Routes };
+    for leaving in [leaving, List::Networks] {
+        if !fits(&names) {
+            names.retain(|list| *list != leaving);
+        }
+    }
+    names
+}
+
+/// The colour of the condition.
+fn colour(model: &Model) -> Color {
+    match model.condition.kind.sign() {
+        Sign::Good => Color::Green,
+        Sign::Watch => Color::Yellow,
+        Sign::Bad => Color::Red,
+        Sign::None => Color::Reset,
+    }
+}
+
+/// The lines above the lists.
+struct Head {
+    process: Vec<String>,
+    sentence: Vec<String>,
+    numbers: Vec<String>,
+}
+
+/// The first lines: which process, the sentence, the numbers; on a wide terminal what to do.
+fn head(model: &Model, room: usize, look: &Look<'_>) -> Head {
+    let first = format!("tidegate {}  {}", model.version, model.instance);
+    let fingerprint: String = model.config.fingerprint.chars().take(7).collect();
+    let mut first = vec![
+        first,
         format!("up {}", span(model.uptime_seconds)),
-        format!("config {} ({})", model.config.fingerprint, span(model.config.age_seconds)),
-        format!("{} req/s", rate(model.requests_per_second)),
-        format!("429 {}", percent(model.limited_share)),
-        format!("shed {}", rate(model.shed_per_second)),
-        format!("failed {}", rate(model.failed_per_second)),
-        format!("window {WINDOW} s"),
+        format!("policy {fingerprint}, {} old", span(model.config.age_seconds)),
     ];
-    parts.extend(model.overload.as_ref().map(Overload::line));
-    if model.limits.iter().any(|limit| limit.mode == "shadow" || limit.shadow_per_second > 0.0) {
-        parts.push("* would be refused".to_owned());
-    }
     if let Some(state) = look.live {
-        if state.frozen {
-            parts.push("FROZEN".to_owned());
-        }
+        first.push(if state.frozen { "FROZEN".to_owned() } else { "live".to_owned() });
         if !state.filter.is_empty() {
-            parts.push(format!("only `{}`", state.filter));
+            first.push(format!("only `{}`", state.filter));
         }
     }
-    parts.extend(look.trouble.map(|trouble| format!("! {trouble}")));
+    first.extend(look.trouble.map(|trouble| format!("! {trouble}")));
+    let Condition { kind, head, text, .. } = &model.condition;
+    let head = if head.is_empty() { "Nothing is known yet" } else { head };
+    let sentence = format!("{} {}", kind.sign().symbol(), head.replace('`', "").to_uppercase());
+    let sentence = wrapped(&format!("{sentence}. {}", text.replace('`', "")), room.max(20));
+    let sentence = sentence.lines().take(2).map(|line| line.trim_end().to_owned()).collect();
+    let mut numbers = Vec::new();
+    if let Some(overload) = &model.overload {
+        numbers.push(format!("pressure {} {:.2}", gauge(overload.pressure), overload.pressure));
+    }
+    numbers.extend([
+        format!("passed {}/s", rate(model.passed_per_second)),
+        format!("429 {}/s", rate(model.limited_per_second)),
+        format!("503 {}/s", rate(model.shed_per_second)),
+        format!("failed {}/s", rate(model.failed_per_second)),
+    ]);
+    let mut lines = together(numbers, room);
+    if room >= usize::from(WIDE) {
+        lines.push(String::new());
+        let name = |place: usize| if place == 0 { "NOW" } else { "   " };
+        for (place, step) in model.next.steps.iter().enumerate() {
+            let line = format!("{}  {}   {}", name(place), step.command, step.why.replace('`', ""));
+            lines.push(shortened(&line, room));
+        }
+        if !model.next.otherwise.is_empty() {
+            let line = format!("     if you do nothing: {}", model.next.otherwise.replace('`', ""));
+            lines.push(shortened(&line, room));
+        }
+    }
+    Head { process: together(first, room), sentence, numbers: lines }
+}
+
+/// Parts in lines, as many in each as fit.
+fn together(parts: Vec<String>, room: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for part in parts {
         match lines.last_mut() {
-            Some(line) if width(line) + 3 + width(&part) <= room => {
-                line.push_str("   ");
+            Some(line) if width(line) + 2 + width(&part) <= room => {
+                line.push_str("  ");
                 line.push_str(&part);
             }
             _ => lines.push(part),
@@ -155,13 +210,13 @@ enum List {
     Networks,
 }
 
-/// Which lists stand in which column.
+/// Which lists stand in which column, in the page's order.
 fn columns(width: u16) -> Vec<&'static [List]> {
     use List::{Clients, Limits, Networks, Origins, Routes};
     if width >= WIDE {
-        vec![&[Limits, Origins], &[Clients, Networks, Routes]]
+        vec![&[Clients, Networks, Origins], &[Limits, Routes]]
     } else {
-        vec![&[Limits, Origins, Routes, Clients, Networks]]
+        vec![&[Clients, Networks, Limits, Routes, Origins]]
     }
 }
 
@@ -211,19 +266,20 @@ fn limits<'a>(model: &'a Model, state: &State, look: &Look<'_>) -> Table<'a> {
             (limited, would) => format!("{}+{}*", rate(limited), rate(would)),
         };
         let hot = if limit.limited_per_second > 0.0 { look.color(Color::Red) } else { Style::new() };
+        let refusals = if shadow { limit.shadow_per_second } else { limit.limited_per_second };
+        let judged = limit.allowed_per_second + limit.limited_per_second + limit.shadow_per_second;
+        let share = if judged > 0.0 { percent(refusals / judged) } else { NOTHING.to_owned() };
         vec![
             Cell::from(name),
-            limit.keys.map_or(NOTHING.to_owned(), grouped).into(),
-            limit.fill.map_or(NOTHING.to_owned(), percent).into(),
-            rate(limit.admitted_per_second).into(),
+            rate(judged).into(),
             Cell::from(refused).styled(hot),
-            rate(limit.refused_elsewhere_per_second).into(),
-            sparks(&limit.five_minutes).into(),
+            share.into(),
+            sparks(&limit.ten_minutes).into(),
         ]
     };
     Table {
-        head: &["LIMITS", "keys~", "fill", "admit/s", "refuse/s", "other/s", "5 min"],
-        left: &[0, 6],
+        head: &["LIMITS, 10 s", "judged/s", "refused/s", "share", "refused, 10 min"],
+        left: &[0, 4],
         rows: state.limits(model).iter().map(row).collect(),
         chosen: chosen(model, look, Pane::Limits),
         empty: "none",
@@ -238,16 +294,15 @@ fn origins<'a>(model: &'a Model, state: &State, look: &Look<'_>) -> Table<'a> {
             Cell::from(Cow::from(&origin.name)),
             bar(origin.inflight, origin.limit).into(),
             origin.queued.to_string().into(),
-            time(origin.p50_seconds).into(),
-            time(origin.p99_seconds).into(),
+            time(origin.p95_seconds).into(),
             failed(origin.failed_share, look),
             rate(origin.shed_per_second).into(),
-            Cell::from(format!("{}/{}", origin.healthy, origin.endpoints))
+            Cell::from(format!("{} of {}", origin.healthy, origin.endpoints))
                 .styled(sick(origin.healthy < origin.endpoints)),
         ]
     };
     Table {
-        head: &["ORIGINS", "in flight", "queue", "p50", "p99", "failed", "shed/s", "healthy"],
+        head: &["ORIGINS, 10 s", "places", "waiting", "p95", "failed", "503/s", "addresses"],
         left: &[0, 1],
         rows: state.origins(model).iter().map(row).collect(),
         chosen: chosen(model, look, Pane::Origins),
@@ -265,30 +320,25 @@ fn failed(share: Option<f64>, look: &Look<'_>) -> Cell<'static> {
 }
 
 fn routes<'a>(model: &'a Model, state: &State, look: &Look<'_>) -> Table<'a> {
-    let row = |route: &'a super::data::Route| {
+    let row = |route: &&'a super::data::Route| {
         let all = route.requests_per_second;
         let time = |seconds: Option<f64>| seconds.map_or(NOTHING.to_owned(), duration);
         let share = |part: f64| if all > 0.0 { percent(part / all) } else { NOTHING.to_owned() };
-        let [_, two, three, four, five, ..] = route.answers.counts();
         vec![
             Cell::from(Cow::from(&route.name)),
             rate(all).into(),
             share(route.refused_per_second).into(),
-            rate(two as f64).into(),
-            rate(three as f64).into(),
-            rate(four as f64).into(),
-            rate(five as f64).into(),
-            rate(route.answers.unanswered() as f64).into(),
             failed(route.answers.error_share(), look),
             time(route.p50_seconds).into(),
             time(route.p99_seconds).into(),
+            sparks(&route.ten_minutes).into(),
         ]
     };
     Table {
-        head: &["ROUTES", "req/s", "refused", "2xx", "3xx", "4xx", "5xx", "none", "failed", "p50", "p99"],
-        left: &[0],
-        rows: model.routes.iter().filter(|route| state.shows(&[&route.name])).map(row).collect(),
-        chosen: None,
+        head: &["ROUTES, 10 s", "req/s", "refused", "failed", "p50", "p99", "refused, 10 min"],
+        left: &[0, 6],
+        rows: state.routes(model).iter().map(row).collect(),
+        chosen: chosen(model, look, Pane::Routes),
         empty: "none",
     }
 }
@@ -297,19 +347,33 @@ fn clients<'a>(model: &'a Model, state: &State, look: &Look<'_>) -> Table<'a> {
     let row = |one: &&'a Offender| {
         vec![
             Cell::from(Cow::from(&one.client)),
+            brief(&one.network).into(),
             Cow::from(&one.limit).into(),
-            range(one.count, one.error).into(),
-            percent(one.share).into(),
-            format!("{} ago", span(one.last_seen_seconds_ago)).into(),
+            grouped(one.count).into(),
+            percent(one.share.min(1.0)).into(),
+            brief_span(one.last_seen_seconds_ago).into(),
         ]
     };
     Table {
-        head: &["OFFENDERS, recently", "limit", "refused", "share", "last"],
-        left: &[0, 1],
+        head: &["WHO, recently", "network", "limit", "refused", "share", "last"],
+        left: &[0, 1, 2],
         rows: state.clients(model).iter().map(row).collect(),
         chosen: chosen(model, look, Pane::Clients),
         empty: "no client was refused lately",
     }
+}
+
+/// The first characters of a pseudonym; an address as it is.
+fn brief(name: &str) -> String {
+    match name.contains(['.', ':']) {
+        true => name.to_owned(),
+        false => shortened(name, 9),
+    }
+}
+
+/// A time in its largest unit: `7 s`, `3 min`.
+fn brief_span(seconds: u64) -> String {
+    if seconds < 60 { span(seconds) } else { span(seconds / 60 * 60) }
 }
 
 /// `None` where there is none, which is the usual thing.
@@ -319,8 +383,8 @@ fn networks<'a>(model: &'a Model, state: &State) -> Option<Table<'a>> {
         vec![
             Cell::from(Cow::from(&one.network)),
             one.clients.to_string().into(),
-            range(one.count, one.error).into(),
-            percent(one.share).into(),
+            grouped(one.count).into(),
+            percent(one.share.min(1.0)).into(),
         ]
     };
     let rows: Vec<Vec<Cell<'a>>> = shown.map(row).collect();

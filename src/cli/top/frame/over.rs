@@ -5,29 +5,28 @@ use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::widgets::{Block, Clear, Widget};
 
-use super::super::keys::{Order, Overlay, State};
+use super::super::keys::{Overlay, State};
 use super::look::Look;
 use crate::human::width;
 
-/// The keys, in one line.
-const KEYS: &str =
-    "? help  q quit  l limits  o origins  c clients  enter explain  p pardon  b ban  / find  space freeze";
+/// The keys, in one line of 80 columns.
+const KEYS: &str = "b ban  p pardon  e explain  / find  w l r o lists  space freeze  ? keys  q quit";
 
 /// The keys, each in its own.
 const HELP: &str = "\
-l o c, tab     go to limits, origins, clients
+w l r o, tab   go to clients, limits, routes, origins
 arrows         choose a row; also page up and down, home, end
-enter          why was the chosen client limited? its latest decisions
+e, enter       why was the chosen client refused? its latest decisions
 p              pardon the chosen client: forget its debt now (asks first)
-b              ban the chosen client for an hour (asks first)
+b              ban the chosen client or its network (asks first)
 /              only rows with these words; enter keeps it, esc ends it
 space          freeze and thaw the numbers
 q, ctrl-c      quit
 
-5 min          what did not fit, limited or shadow, 15 s a column;
-               as high as the row's greatest
-refused        as it weighs now, older refusals less; `209–212`: between these
-keys~          estimated from the table's fill
+recently       refusals, halved every minute; a count is never too low
+10 s           rates, shares and times of the last ten seconds
+10 min         what was refused, 30 s a column; as high as the row's greatest
+*              would be refused: shadow limits, and limits that only tag
 
 Clients have the names of the access log. A pseudonym cannot be led back to an
 address here; with `client: address` in the policy file, addresses are shown.";
@@ -53,13 +52,7 @@ pub fn overlay(state: &State, area: Rect, buffer: &mut Buffer) {
     match &state.overlay {
         None => {}
         Some(Overlay::Help) => panel("Keys", HELP, 0, area, buffer),
-        Some(Overlay::Sure { order, client }) => {
-            let (title, what) = match order {
-                Order::Pardon => ("Pardon", format!("Forget the debt of {client} now, in every limit that counts it?")),
-                Order::Ban => ("Ban", format!("Refuse every request of {client} for an hour?")),
-            };
-            panel(title, &format!("{what}\n\ny  yes      any other key  no"), 0, area, buffer);
-        }
+        Some(Overlay::Dialog(dialog)) => panel(dialog.title(), &dialog.text(), 0, area, buffer),
         Some(Overlay::Told { title, text, above }) => panel(title, text, *above, area, buffer),
     }
 }

@@ -34,28 +34,30 @@ fn every_number_has_its_place() {
     assert_eq!(
         whole(&model(), 100),
         "\
-tidegate 0.1.0 edge-1   up 3 d 4 h   config 9f31c2e0aa4b (2 h)   4,076 req/s   429 0.59 %   shed 0.5
-failed 7   window 10 s   * would be refused
+tidegate 0.1.0  edge-1  up 3 d 4 h  policy 9f31c2e, 2 h old
+! A FLOOD IS BEING HELD OFF. One network causes 86 % of the refusals; 14 % hit other clients. 0.6 %
+of all requests are refused.
+pressure ███░░░░░░░ 0.34  passed 4,044/s  429 24/s  503 0.5/s  failed 7/s
 
-LIMITS           keys~  fill  admit/s  refuse/s  other/s  5 min
-per_client      48,100  31 %    3,900        24      0.5  ▁▁▁▁▁▁▁▁▁▁▂▃▄▄▅▆▇███
-login (shadow)     912   2 %       11      3.1*        0  ████████████████████
-crowd                –     –        0         0        0
-
-ORIGINS   in flight         queue    p50     p99  failed  shed/s  healthy
-shop      ██████   301/400      4  48 ms  600 ms   ✕ 7 %     0.5      1/2
-static             2            0      –       –       –       0      1/1
-
-ROUTES    req/s  refused  2xx  3xx  4xx  5xx  none  failed    p50     p99
-shop      3,925   0.62 %  900    0   30   60    10   ✕ 7 %  48 ms  600 ms
-site        151      0 %    0    0    0    0     0       –      –       –
-
-OFFENDERS, recently     limit       refused  share            last
-c7f1Kc1mZt0wJ2T9uXvHq3  per_client  209–212   61 %         0 s ago
-09abWc1mZt0wJ2T9uXvHq3  login            88   25 %  1 min 15 s ago
+WHO, recently           network    limit       refused  share   last
+c7f1Kc1mZt0wJ2T9uXvHq3  Q2abWc1m…  per_client      212   61 %    0 s
+09abWc1mZt0wJ2T9uXvHq3             login            88   25 %  1 min
 
 NETWORKS, recently      clients  refused  share
-Q2abWc1mZt0wJ2T9uXvHq3        2  297–300   86 %
+Q2abWc1mZt0wJ2T9uXvHq3        2      300   86 %
+
+LIMITS, 10 s    judged/s  refused/s   share  refused, 10 min
+per_client         3,925         24  0.61 %  ▁▁▁▁▁▁▁▁▁▁▂▃▃▄▅▆▇▇██
+login (shadow)        14       3.1*    22 %  ████████████████████
+crowd                  0          0       –
+
+ROUTES, 10 s  req/s  refused  failed    p50     p99  refused, 10 min
+shop          3,925   0.62 %   ✕ 7 %  48 ms  600 ms  ▂▂▂▂▂▂▂▂▂▂▂▃▄▄▅▆▇▇██
+site            151      0 %       –      –       –  ▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁
+
+ORIGINS, 10 s  places            waiting     p95  failed  503/s  addresses
+shop           ██████   301/400        4  212 ms   ✕ 7 %    0.5     1 of 2
+static                  2              0       –       –      0     1 of 1
 
 ! waits for `tidegate upgrade`: listeners.main.address changed
 ! 93 % of `shop` comes from one address: is a proxy missing from trusted_proxies?
@@ -66,18 +68,24 @@ Q2abWc1mZt0wJ2T9uXvHq3        2  297–300   86 %
 #[test]
 fn where_there_is_room_lists_stand_side_by_side() {
     assert_eq!(whole(&model(), 160), "\
-tidegate 0.1.0 edge-1   up 3 d 4 h   config 9f31c2e0aa4b (2 h)   4,076 req/s   429 0.59 %   shed 0.5   failed 7   window 10 s   * would be refused
+tidegate 0.1.0  edge-1  up 3 d 4 h  policy 9f31c2e, 2 h old
+! A FLOOD IS BEING HELD OFF. One network causes 86 % of the refusals; 14 % hit other clients. 0.6 % of all requests are refused.
+pressure ███░░░░░░░ 0.34  passed 4,044/s  429 24/s  503 0.5/s  failed 7/s
 
-LIMITS           keys~  fill  admit/s  refuse/s  other/s  5 min                  OFFENDERS, recently     limit       refused  share            last
-per_client      48,100  31 %    3,900        24      0.5  ▁▁▁▁▁▁▁▁▁▁▂▃▄▄▅▆▇███   c7f1Kc1mZt0wJ2T9uXvHq3  per_client  209–212   61 %         0 s ago
-login (shadow)     912   2 %       11      3.1*        0  ████████████████████   09abWc1mZt0wJ2T9uXvHq3  login            88   25 %  1 min 15 s ago
-crowd                –     –        0         0        0
-                                                                                 NETWORKS, recently      clients  refused  share
-ORIGINS   in flight         queue    p50     p99  failed  shed/s  healthy        Q2abWc1mZt0wJ2T9uXvHq3        2  297–300   86 %
-shop      ██████   301/400      4  48 ms  600 ms   ✕ 7 %     0.5      1/2
-static             2            0      –       –       –       0      1/1        ROUTES    req/s  refused  2xx  3xx  4xx  5xx  none  failed    p50     p99
-                                                                                 shop      3,925   0.62 %  900    0   30   60    10   ✕ 7 %  48 ms  600 ms
-                                                                                 site        151      0 %    0    0    0    0     0       –      –       –
+NOW  sudo tidegate ban c7f1Kc1mZt0wJ2T9uXvHq3 --for 1h --why flood   Block this client for an hour. About 0.4 % of its requests passed in the last minutes.
+     sudo tidegate explain --client c7f1Kc1mZt0wJ2T9uXvHq3   See why the worst client is refused.
+     if you do nothing: the gate goes on refusing them; its pressure is 0.34
+
+WHO, recently           network    limit       refused  share   last             LIMITS, 10 s    judged/s  refused/s   share  refused, 10 min
+c7f1Kc1mZt0wJ2T9uXvHq3  Q2abWc1m…  per_client      212   61 %    0 s             per_client         3,925         24  0.61 %  ▁▁▁▁▁▁▁▁▁▁▂▃▃▄▅▆▇▇██
+09abWc1mZt0wJ2T9uXvHq3             login            88   25 %  1 min             login (shadow)        14       3.1*    22 %  ████████████████████
+                                                                                 crowd                  0          0       –
+NETWORKS, recently      clients  refused  share
+Q2abWc1mZt0wJ2T9uXvHq3        2      300   86 %                                  ROUTES, 10 s  req/s  refused  failed    p50     p99  refused, 10 min
+                                                                                 shop          3,925   0.62 %   ✕ 7 %  48 ms  600 ms  ▂▂▂▂▂▂▂▂▂▂▂▃▄▄▅▆▇▇██
+ORIGINS, 10 s  places            waiting     p95  failed  503/s  addresses       site            151      0 %       –      –       –  ▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁
+shop           ██████   301/400        4  212 ms   ✕ 7 %    0.5     1 of 2
+static                  2              0       –       –      0     1 of 1
 
 ! waits for `tidegate upgrade`: listeners.main.address changed
 ! 93 % of `shop` comes from one address: is a proxy missing from trusted_proxies?
@@ -90,14 +98,15 @@ fn a_quiet_gate_says_so() {
     assert_eq!(
         whole(&quiet, 60),
         "\
-tidegate 0.1.0 edge-1   up 0 s   config  (0 s)   0 req/s
-429 0 %   shed 0   failed 0   window 10 s
+tidegate 0.1.0  edge-1  up 0 s  policy , 0 s old
+✓ NOTHING IS KNOWN YET.
+passed 0/s  429 0/s  503 0/s  failed 0/s
 
-LIMITS    keys~  fill  admit/s  refuse/s  other/s  5 min
-none
-
-OFFENDERS, recently  limit  refused  share  last
+WHO, recently  network  limit  refused  share  last
 no client was refused lately
+
+LIMITS, 10 s  judged/s  refused/s  share  refused, 10 min
+none
 
 "
     );
@@ -115,32 +124,38 @@ fn too_little_room_cuts_lists_and_keeps_the_chosen_row() {
     assert_eq!(
         text,
         "\
-tidegate 0.1.0 edge-1   up 3 d 4 h   config 9f31c2e0aa4b (2 h)   4,076 req/s
-429 0.59 %   shed 0.5   failed 7   window 10 s   * would be refused
+tidegate 0.1.0  edge-1  up 3 d 4 h  policy 9f31c2e, 2 h old  live
+! A FLOOD IS BEING HELD OFF. One network causes 86 % of the refusals; 14 % hit
+other clients. 0.6 % of all requests are refused.
+pressure ███░░░░░░░ 0.34  passed 4,044/s  429 24/s  503 0.5/s  failed 7/s
 
-LIMITS           keys~  fill  admit/s  refuse/s  other/s  5 min
-per_client      48,100  31 %    3,900        24      0.5  ▁▁▁▁▁▁▁▁▁▁▂▃▄▄▅▆▇███
-login (shadow)     912   2 %       11      3.1*        0  ████████████████████
-crowd                –     –        0         0        0
+WHO, recently 37–40/40  network    limit       refused  share  last
+client-36               Q2abWc1m…  per_client      212   61 %   0 s
+client-37               Q2abWc1m…  per_client      212   61 %   0 s
+client-38               Q2abWc1m…  per_client      212   61 %   0 s
+client-39               Q2abWc1m…  per_client      212   61 %   0 s
 
-ORIGINS   in flight         queue    p50     p99  failed  shed/s  healthy
-shop      ██████   301/400      4  48 ms  600 ms   ✕ 7 %     0.5      1/2
-static             2            0      –       –       –       0      1/1
+LIMITS, 10 s    judged/s  refused/s   share  refused, 10 min
+per_client         3,925         24  0.61 %  ▁▁▁▁▁▁▁▁▁▁▂▃▃▄▅▆▇▇██
+login (shadow)        14       3.1*    22 %  ████████████████████
+crowd                  0          0       –
 
-OFFENDERS, recently 38–40/40  limit       refused  share     last
-client-37                     per_client  209–212   61 %  0 s ago
-client-38                     per_client  209–212   61 %  0 s ago
-client-39                     per_client  209–212   61 %  0 s ago
-
-NETWORKS, recently      clients  refused  share
-Q2abWc1mZt0wJ2T9uXvHq3        2  297–300   86 %
+ORIGINS, 10 s  places            waiting     p95  failed  503/s  addresses
+shop           ██████   301/400        4  212 ms   ✕ 7 %    0.5     1 of 2
+static                  2              0       –       –      0     1 of 1
 
 ! waits for `tidegate upgrade`: listeners.main.address changed
 ! 93 % of `shop` comes from one address: is a proxy missing from
   trusted_proxies?
-? help  q quit  l limits  o origins  c clients  enter explain  p pardon  b ban
+b ban  p pardon  e explain  / find  w l r o lists  space freeze  ? keys  q quit
 "
     );
+    // the footer is whole, and no line too long
+    assert!(
+        text.ends_with("\nb ban  p pardon  e explain  / find  w l r o lists  space freeze  ? keys  q quit\n"),
+        "{text}"
+    );
+    assert!(text.lines().count() == 24 && text.lines().all(|line| crate::human::width(line) <= 80), "{text}");
     // of any size, without a panic
     for width in [0, 1, 7, 40, 149, 150, 300] {
         for height in [0, 1, 2, 5, 12, 100] {
@@ -157,10 +172,10 @@ Q2abWc1mZt0wJ2T9uXvHq3        2  297–300   86 %
 fn what_is_open_lies_over_the_lists() {
     let state = with_keys("p");
     let text = shown(&model(), &Look { live: Some(&state), ..PLAIN }, 100, 30);
-    assert!(text.contains("Forget the debt of c7f1Kc1mZt0wJ2T9uXvHq3 now"), "{text}");
+    assert!(text.contains("sudo tidegate pardon c7f1Kc1mZt0wJ2T9uXvHq3"), "{text}");
     let state = with_keys("b");
     let text = shown(&model(), &Look { live: Some(&state), ..PLAIN }, 100, 30);
-    assert!(text.contains("Refuse every request of c7f1Kc1mZt0wJ2T9uXvHq3 for an hour"), "{text}");
+    assert!(text.contains("sudo tidegate ban c7f1Kc1mZt0wJ2T9uXvHq3 --for 1h --why flood"), "{text}");
     let state = with_keys("?");
     let text = shown(&model(), &Look { live: Some(&state), ..PLAIN }, 100, 30);
     assert!(text.contains("┌ Keys ─") && text.contains("q, ctrl-c      quit"), "{text}");
@@ -183,7 +198,7 @@ fn the_first_and_last_line_say_how_it_stands() {
     assert!(text.contains("09abWc1m") && !text.contains("c7f1Kc1m") && !text.contains("per_client"), "{text}");
     let state = with_keys(" l");
     let text = shown(&model(), &Look { live: Some(&state), ..PLAIN }, 100, 30);
-    assert!(text.contains("FROZEN") && text.contains("\n? help  q quit"), "{text}");
+    assert!(text.contains("FROZEN") && text.ends_with("? keys  q quit\n"), "{text}");
 }
 
 #[test]
