@@ -10,6 +10,7 @@
 
 #[path = "../proxy/clients.rs"]
 mod clients;
+#[expect(dead_code, reason = "what reaches an origin is looked at elsewhere")]
 #[path = "../proxy/load.rs"]
 mod load;
 #[expect(dead_code, reason = "the load reads heads as the origin does, and there is none here")]
@@ -17,6 +18,8 @@ mod load;
 mod origin;
 #[path = "../proxy/parent.rs"]
 mod parent;
+#[path = "../proxy/plan.rs"]
+mod plan;
 #[expect(dead_code, reason = "its memory and its ticks are told elsewhere")]
 #[path = "../proxy/process.rs"]
 mod process;
@@ -29,6 +32,7 @@ use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use plan::Plan;
 use process::Layout;
 use report::Samples;
 use rows::{ROWS, SCENES};
@@ -44,7 +48,7 @@ const SLICE: Duration = Duration::from_millis(700);
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let result = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["load", server, clients] => drive(server, clients),
+        ["load", server, ref plan @ ..] => drive(server, plan),
         _ if script::serve(&arguments).is_some() => Ok(()),
         _ => match Options::parse(&arguments) {
             Ok(Some(options)) => run(&options),
@@ -65,8 +69,8 @@ fn main() -> ExitCode {
     }
 }
 
-fn drive(server: &str, clients: &str) -> io::Result<()> {
-    load::drive(server.parse().map_err(io::Error::other)?, clients.parse().map_err(io::Error::other)?)
+fn drive(server: &str, plan: &[&str]) -> io::Result<()> {
+    load::drive(server.parse().map_err(io::Error::other)?, &Plan::read(plan)?)
 }
 
 struct Options {

@@ -10,6 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::clients::Load;
+use crate::plan::Plan;
 use crate::process::{Layout, Running};
 use crate::rows::{Kind, ROWS, Scene};
 
@@ -121,7 +122,7 @@ impl Stand {
             let connected = || (sum(&page(metrics).ok()?, "tidegate_store_connected") == 1.0).then_some(());
             running.until(connected).ok_or_else(fault)?;
         }
-        let load = Load::start(self.layout.command(&ours), address.ok_or_else(fault)?, scene.clients)?;
+        let load = Load::start(self.layout.command(&ours), address.ok_or_else(fault)?, &Plan::kept(scene.clients))?;
         let lead = LEAD + LEAD_PER_CLIENT * scene.clients as u32;
         Ok(Served { row, load, running, metrics, status: scene.status, lead })
     }

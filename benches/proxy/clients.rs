@@ -6,6 +6,7 @@ use std::process::{ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use crate::load::Seen;
+use crate::plan::Plan;
 use crate::process::Running;
 
 /// Clients that are connected.
@@ -15,9 +16,9 @@ pub struct Load {
 }
 
 impl Load {
-    /// Starts `ours load PROXY CLIENTS` and waits until it has connected. `ours` starts this benchmark's own executable.
-    pub fn start(mut ours: Command, proxy: SocketAddr, clients: usize) -> io::Result<Load> {
-        ours.args(["load", &proxy.to_string(), &clients.to_string()]);
+    /// Starts `ours load PROXY PLAN` and waits until it has connected. `ours` starts this benchmark's own executable.
+    pub fn start(mut ours: Command, proxy: SocketAddr, plan: &Plan) -> io::Result<Load> {
+        ours.args(["load", &proxy.to_string()]).args(plan.words());
         let mut running = Running::start(ours.stdout(Stdio::piped()))?;
         let stdout = running.child().stdout.take().ok_or_else(|| io::Error::other("the load has no output"))?;
         let mut load = Load { running, said: BufReader::new(stdout) };
@@ -27,8 +28,17 @@ impl Load {
 
     /// Asks for so long; what the clients saw.
     pub fn ask(&mut self, slice: Duration) -> io::Result<Seen> {
-        let stopped = || io::Error::other("the load stopped: see its message above");
-        writeln!(self.running.child().stdin.as_mut().ok_or_else(stopped)?, "{}", slice.as_millis())?;
+        self.begin(&format!("for {}", slice.as_millis()))?;
+        self.end()
+    }
+
+    /// Tells the clients what to do, in a word of [`drive`](crate::load::drive).
+    pub fn begin(&mut self, what: &str) -> io::Result<()> {
+        writeln!(self.running.child().stdin.as_mut().ok_or_else(stopped)?, "{what}")
+    }
+
+    /// Waits until they have done it; what they saw.
+    pub fn end(&mut self) -> io::Result<Seen> {
         Seen::parse(&self.line()?).filter(|seen| seen.requests() > 0).ok_or_else(stopped)
     }
 
@@ -37,4 +47,8 @@ impl Load {
         self.said.read_line(&mut line)?;
         Ok(line.trim_end().to_owned())
     }
+}
+
+fn stopped() -> io::Error {
+    io::Error::other("the load stopped: see its message above")
 }

@@ -1,38 +1,50 @@
-//! CPU time per request of tidegate, bare pingora, nginx and haproxy: `cargo bench --bench proxy`, some three minutes.
+//! What a request costs: tidegate, nginx, HAProxy and bare Pingora doing the same work. `cargo bench --bench proxy`, some ten minutes.
 //!
-//! The time is each process's own, from the scheduler's accounting of all its threads, so that neither origin nor load nor
+//! | part | what it measures |
+//! |---|---|
+//! | `ratios` | CPU time per request of each process, user and system, as a multiple of nginx's, for each row |
+//! | `instructions` | user-mode instructions and allocations per request, by callgrind |
+//! | `latency` | latency at a constant 10,000 a second |
+//! | `memory` | resident memory: at start, of idle connections, by limits, after a crowd |
+//! | `workers` | what more workers bring |
+//!
+//! CPU time is each process's own, from the scheduler's accounting of all its threads, so that neither origin nor load nor
 //! neighbours are in it. A neighbour still costs everybody caches and bandwidth: the proxies take turns in short slices,
 //! and ratios are taken within a round of turns. Trust ratios rather than absolutes, and a quiet machine more than a busy one.
-//!
-//! One CPU carries proxy, origin and load, and 64 connections always have a request under way: no wake-up from another CPU
+//! One CPU carries proxy, origin and load, and all connections always have a request under way: no wake-up from another CPU
 //! gets into the cost.
 //!
-//! After `--`: `--quick` runs everything in some 20 seconds, to see that it runs; `--rounds N`; `--cpu N`, 0 by default;
-//! `--only TEXT` for the proxies whose name holds it, beside the baselines.
+//! After `--`: words for parts and rows (`plain`, `limited`, `full`, `refused`, `refused_each`, `tls`, `http2`, `body_64k`, `body_1m`) measure
+//! only these; `--only TEXT` only the proxies whose name holds it, and nginx; `--rounds N`; `--quick` runs everything in a minute, to see that
+//! it runs; `--cpu N`, 0 by default; `--picture FILE` draws the latencies.
 
 mod bare;
+mod certificate;
 mod clients;
 mod configs;
+mod instructions;
+mod latency;
 mod load;
+mod memory;
 mod origin;
 mod parent;
+mod picture;
+mod plan;
 mod process;
+mod ratios;
 mod report;
 mod rows;
-mod sibling;
-mod stand;
+mod site;
+mod workers;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::thread;
-use std::time::Duration;
 
-use load::Seen;
+use plan::Plan;
 use process::Layout;
-use report::Samples;
-use rows::{Allocator, Kind, Row, Subject};
-use stand::Stand;
+use rows::{Kind, Row};
+use site::Site;
 
 // as in tidegate's binary
 #[global_allocator]
@@ -40,11 +52,15 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let result = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let result = match words[..] {
         ["origin"] => origin::serve(),
-        ["load", proxy, clients] => drive(proxy, clients),
-        _ if bare::serve(&arguments).is_some() => Ok(()),
-        _ => match Options::parse(&arguments) {
+        ["load", proxy, ref plan @ ..] => {
+            proxy.parse().map_err(io::Error::other).and_then(|proxy| load::drive(proxy, &Plan::read(plan)?))
+        }
+        ["pace", server] => server.parse().map_err(io::Error::other).and_then(latency::pace),
+        _ if bare::serve(&words).is_some() => Ok(()),
+        _ => match Options::parse(&words) {
             Ok(Some(options)) => run(&options),
             // cargo runs benchmarks as tests too; this one shows nothing in a moment
             Ok(None) => {
@@ -63,130 +79,110 @@ fn main() -> ExitCode {
     }
 }
 
-fn drive(proxy: &str, clients: &str) -> io::Result<()> {
-    load::drive(proxy.parse().map_err(io::Error::other)?, clients.parse().map_err(io::Error::other)?)
-}
+const PARTS: [&str; 5] = ["ratios", "instructions", "latency", "memory", "workers"];
 
 struct Options {
     rounds: usize,
+    quick: bool,
     cpu: u32,
     only: Option<String>,
+    parts: Vec<&'static str>,
+    rows: Vec<Row>,
+    picture: Option<PathBuf>,
 }
-
-/// How long a proxy is loaded in one round. Short, so that a round is over before the machine has changed, and there are many.
-const SLICE: Duration = Duration::from_millis(60);
-
-/// Not measured: every connection, pool and page is used for the first time.
-const WARM_UP: Duration = Duration::from_millis(200);
 
 impl Options {
     /// `None` if cargo does not say that this is a benchmark.
-    fn parse(arguments: &[String]) -> Result<Option<Options>, String> {
-        let mut options = Options { rounds: 90, cpu: 0, only: None };
+    fn parse(arguments: &[&str]) -> Result<Option<Options>, String> {
+        let (parts, rows) = (Vec::new(), Vec::new());
+        let mut options = Options { rounds: 45, quick: false, cpu: 0, only: None, parts, rows, picture: None };
         let mut bench = false;
         let mut rest = arguments.iter();
         while let Some(argument) = rest.next() {
-            let mut value = || rest.next().ok_or_else(|| format!("{argument}: needs a value"));
-            match argument.as_str() {
+            let mut value = || rest.next().copied().ok_or_else(|| format!("{argument}: needs a value"));
+            match *argument {
                 "--bench" => bench = true,
-                "--quick" => options.rounds = 8,
+                "--quick" => (options.quick, options.rounds) = (true, 4),
                 "--rounds" => options.rounds = value()?.parse().map_err(|_| format!("{argument}: needs a number"))?,
                 "--cpu" => options.cpu = value()?.parse().map_err(|_| format!("{argument}: needs a number"))?,
-                "--only" => options.only = Some(value()?.clone()),
-                _ => return Err(format!("{argument}: unknown; there are --quick, --rounds N, --cpu N, --only TEXT")),
+                "--only" => options.only = Some(value()?.to_owned()),
+                "--picture" => options.picture = Some(value()?.into()),
+                word => {
+                    match (PARTS.iter().find(|part| **part == word), Row::ALL.iter().find(|row| row.word() == word)) {
+                        (Some(part), _) => options.parts.push(part),
+                        (_, Some(row)) => options.rows.push(*row),
+                        _ => {
+                            let rows = Row::ALL.map(Row::word).join(", ");
+                            return Err(format!(
+                                "{word}: unknown; there are {}, {rows}, --rounds N, --quick, --cpu N, --only TEXT, --picture FILE",
+                                PARTS.join(", ")
+                            ));
+                        }
+                    }
+                }
             }
+        }
+        if options.parts.is_empty() {
+            // rows without a part: their ratios
+            options.parts = if options.rows.is_empty() { PARTS.to_vec() } else { vec!["ratios"] };
+        }
+        if options.rows.is_empty() {
+            options.rows = Row::ALL.to_vec();
         }
         Ok(bench.then_some(options))
     }
 
-    fn wants(&self, subject: Subject) -> bool {
-        let baseline = matches!(subject.kind, Kind::Bare | Kind::Filter { .. });
-        baseline || self.only.as_ref().is_none_or(|text| subject.name().contains(text.as_str()))
+    fn kinds(&self) -> Vec<Kind> {
+        let wanted = |kind: &Kind| {
+            *kind == Kind::Nginx || self.only.as_ref().is_none_or(|text| kind.name().contains(text.as_str()))
+        };
+        Kind::ALL.into_iter().filter(wanted).collect()
     }
 }
 
 fn run(options: &Options) -> io::Result<()> {
+    let (kinds, rows) = (options.kinds(), &options.rows);
     let layout = Layout::find(options.cpu);
-    let mut stand = Stand::new(layout)?;
-    let wanted = Row::ALL.into_iter().flat_map(Subject::all).filter(|subject| options.wants(*subject));
-    let mut subjects = Vec::new();
-    let mut absent = BTreeSet::new();
-    for subject in wanted {
-        if stand.start(subject)? {
-            subjects.push(subject);
-        } else {
-            absent.insert((subject.kind, subject.allocator));
-        }
-    }
-    print_head(options, layout, &absent);
-    for subject in &subjects {
-        stand.measure(*subject, WARM_UP)?;
-    }
-    let mut samples = Samples::new();
-    let mut wrong = BTreeMap::new();
-    for round in 0..options.rounds {
-        // every round begins with another one, so that no proxy always runs after the same neighbour
-        subjects.rotate_left(usize::from(round > 0));
-        for subject in &subjects {
-            let sample = stand.measure(*subject, SLICE)?;
-            if !answers_as_its_row(*subject, &sample.seen) {
-                wrong.insert(*subject, sample.seen.statuses.clone());
-            }
-            samples.entry(*subject).or_default().push(sample);
-        }
-    }
-    for row in Row::ALL {
-        report::print_row(row, &samples);
-        if row == Row::Full {
-            print_logs(&stand, &subjects);
-        }
-    }
-    report::print_budgets(&samples);
-    println!("\nload average at the end {}", load_average());
-    for (subject, statuses) in &wrong {
-        eprintln!("{:?}, {}: not only {} but {statuses:?}", subject.row, subject.name(), subject.row.status());
-    }
-    if wrong.is_empty() { Ok(()) } else { Err(io::Error::other("so the figures of those rows mean nothing")) }
-}
-
-/// Whether the row's status is all there is, but for one in a thousand: nginx cannot be told to admit less than one a minute.
-fn answers_as_its_row(subject: Subject, seen: &Seen) -> bool {
-    let right = seen.statuses.get(&subject.row.status()).copied().unwrap_or(0);
-    (seen.requests() - right) * 1000 <= seen.requests()
-}
-
-fn print_head(options: &Options, layout: Layout, absent: &BTreeSet<(Kind, Allocator)>) {
+    let site = Site::new(layout)?;
     match layout {
-        Layout::OneCpu(cpu) => println!("proxy, origin and load on CPU {cpu}"),
+        Layout::OneCpu(cpu) => println!("proxy, origin and load on CPU {cpu}, but for latency and workers"),
         Layout::Unpinned => {
             println!("no `taskset` here: nothing is pinned, so wake-ups between CPUs are in the figures")
         }
     }
-    println!(
-        "{} rounds of {} ms each, 64 keep-alive connections, closed loop, one worker thread each",
-        options.rounds,
-        SLICE.as_millis()
-    );
-    println!("load average at the start {}", load_average());
-    for (kind, allocator) in absent {
-        match kind {
-            Kind::Nginx => println!("nginx is not installed: without its rows (apt-get install nginx-light)"),
-            Kind::Haproxy => println!("haproxy is not installed: without its rows (apt-get install haproxy)"),
-            _ => println!("{kind:?} with the {allocator:?} allocator could not be built: without its rows"),
+    for (name, package) in [("nginx", "nginx-light"), ("haproxy", "haproxy")] {
+        if site::find(name).is_none() {
+            println!("{name} is not installed: without it (apt-get install {package})");
         }
     }
-}
-
-/// That the row with logs had logs.
-fn print_logs(stand: &Stand, subjects: &[Subject]) {
-    // nginx was told to write its buffer once a second
-    thread::sleep(Duration::from_millis(1200));
-    print!("  access-log lines per request:");
-    for subject in subjects.iter().filter(|subject| subject.row == Row::Full) {
-        let lines = stand.log_lines_per_request(*subject).unwrap_or_default();
-        print!(" {} {lines:.3}", subject.name());
+    println!("load average at the start {}", load_average());
+    let wants = |part: &str| options.parts.contains(&part);
+    if wants("ratios") {
+        let samples = ratios::run(&site, layout, rows, &kinds, options.rounds)?;
+        report::print_summary(rows, &samples);
+        report::print_bars(rows, &samples);
     }
-    println!();
+    if wants("instructions") {
+        instructions::run(&site, layout, rows, &kinds)?;
+    }
+    if wants("latency") {
+        let other = Layout::find(options.cpu + 1);
+        if layout == Layout::Unpinned || other == Layout::Unpinned {
+            println!("\nlatency: skipped, as it needs two CPUs and `taskset`");
+        } else {
+            let rounds = if options.quick { 1 } else { 6 };
+            let apart = Site::new(other)?;
+            latency::run(&apart, layout, &kinds, rounds, options.picture.as_deref())?;
+        }
+    }
+    if wants("memory") {
+        memory::run(&site, layout, &kinds, options.quick.then_some(1_000))?;
+    }
+    if wants("workers") {
+        workers::run(&site, &kinds, if options.quick { 1 } else { 7 })?;
+    }
+    println!("\nload average at the end {}", load_average());
+    Ok(())
 }
 
 fn load_average() -> String {

@@ -1,17 +1,17 @@
 //! The origin behind every proxy: keep-alive HTTP/1.1, one answer for every request, nothing else.
 //!
 //! Not a server: it looks for the blank line that ends a head and answers as often as it found one. Requests have no body.
+//! `/bytes/N` is answered with a body of N bytes, `/head` with the head of the request, everything else with 34 bytes.
 
+use std::collections::HashMap;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// The fields that nginx sends with a `return 200`, so that every proxy has as many to pass on; 34 bytes of body.
-const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nServer: origin\r\nDate: Sat, 21 Nov 2026 09:00:00 GMT\r\n\
-    Content-Type: text/plain\r\nContent-Length: 34\r\nConnection: keep-alive\r\n\r\n\
-    thirty-four bytes from the origin\n";
+/// The body of most answers.
+pub const BODY: &[u8] = b"thirty-four bytes from the origin\n";
 
 /// Answers until the process ends. The first line on standard output is the address it answers on.
 pub fn serve() -> io::Result<()> {
@@ -30,7 +30,19 @@ pub fn serve() -> io::Result<()> {
     })
 }
 
+/// The fields that nginx sends with a `return 200`, so that every proxy has as many to pass on.
+fn answer(body: &[u8]) -> Vec<u8> {
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nServer: origin\r\nDate: Sat, 21 Nov 2026 09:00:00 GMT\r\nContent-Type: text/plain\r\n\
+         Content-Length: {}\r\nConnection: keep-alive\r\n\r\n",
+        body.len()
+    );
+    [head.as_bytes(), body].concat()
+}
+
 async fn answer_all(mut stream: TcpStream) -> io::Result<()> {
+    let small = answer(BODY);
+    let mut large: HashMap<usize, Vec<u8>> = HashMap::new();
     let mut buffer = [0; 4096];
     let mut filled = 0;
     loop {
@@ -40,7 +52,16 @@ async fn answer_all(mut stream: TcpStream) -> io::Result<()> {
         }
         filled += read;
         while let Some(end) = end_of_head(&buffer[..filled]) {
-            stream.write_all(ANSWER).await?;
+            let path = buffer[..end].split(|byte| *byte == b' ').nth(1).unwrap_or_default();
+            let size = path.strip_prefix(b"/bytes/").and_then(|size| std::str::from_utf8(size).ok()?.parse().ok());
+            match size {
+                Some(size) => {
+                    let answer = large.entry(size).or_insert_with(|| answer(&vec![b'.'; size]));
+                    stream.write_all(answer).await?;
+                }
+                None if path == b"/head" => stream.write_all(&answer(&buffer[..end])).await?,
+                None => stream.write_all(&small).await?,
+            }
             buffer.copy_within(end..filled, 0);
             filled -= end;
         }
@@ -52,5 +73,5 @@ async fn answer_all(mut stream: TcpStream) -> io::Result<()> {
 
 /// The position after the blank line that ends a head.
 pub fn end_of_head(bytes: &[u8]) -> Option<usize> {
-    bytes.windows(4).position(|window| window == b"\r\n\r\n").map(|at| at + 4)
+    memchr::memmem::find(bytes, b"\r\n\r\n").map(|at| at + 4)
 }

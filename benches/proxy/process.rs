@@ -9,12 +9,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long a process may take to listen.
-const START_DEADLINE: Duration = Duration::from_secs(10);
+const START_DEADLINE: Duration = Duration::from_secs(60);
 
 /// Where everything runs: one CPU for proxy, origin and load, so that no wake-up crosses CPUs inside a measured cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
-    /// All pinned to this CPU by `taskset`.
+    /// Pinned to this CPU by `taskset`.
     OneCpu(u32),
     /// Wherever the scheduler likes, because there is no `taskset`.
     Unpinned,
@@ -67,9 +67,11 @@ impl Running {
         None
     }
 
-    /// What it has used so far.
+    /// What it and its children have used so far.
     pub fn used(&self) -> io::Result<Used> {
-        Used::read(self.0.id())
+        let mut used = Used::default();
+        used.add(self.0.id())?;
+        Ok(used)
     }
 
     /// Resident memory in bytes.
@@ -107,8 +109,8 @@ pub struct Ticks {
 }
 
 impl Used {
-    fn read(id: u32) -> io::Result<Used> {
-        let mut used = Used::default();
+    /// Adds what a process and its children have used.
+    fn add(&mut self, id: u32) -> io::Result<()> {
         for task in fs::read_dir(format!("/proc/{id}/task"))? {
             let task = task?;
             // a thread may end between being listed and being read
@@ -118,14 +120,19 @@ impl Used {
             let (Some(nanos), Some(thread)) = (nanos, thread) else {
                 return Err(io::Error::other("this kernel keeps no run time per thread in schedstat"));
             };
-            used.threads.insert(thread, nanos);
+            self.threads.insert(thread, nanos);
+            let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
+            for child in children.split_whitespace().filter_map(|word| word.parse().ok()) {
+                self.add(child)?;
+            }
         }
         let stat = fs::read_to_string(format!("/proc/{id}/stat"))?;
         // the second field is the program's name in parentheses and may hold blanks; user and system time are 14th and 15th
         let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
         let mut fields = after_name.split_whitespace().skip(11).map(|word| word.parse().unwrap_or(0));
-        used.ticks = Ticks { user: fields.next().unwrap_or(0), system: fields.next().unwrap_or(0) };
-        Ok(used)
+        self.ticks.user += fields.next().unwrap_or(0);
+        self.ticks.system += fields.next().unwrap_or(0);
+        Ok(())
     }
 
     /// Nanoseconds of CPU time since `before`; threads that have ended in between take theirs with them.

@@ -1,26 +1,22 @@
-//! The table, and the budgets held against it.
+//! The tables of ratios, and the bars held against them.
 
 use std::collections::BTreeMap;
 
-use crate::rows::{Allocator, Kind, Row, Subject};
-use crate::stand::Sample;
+use crate::ratios::Sample;
+use crate::rows::{Kind, OURS, Row, Subject};
 
 /// Samples by subject, one per round, in the order of the rounds.
 pub type Samples = BTreeMap<Subject, Vec<Sample>>;
 
-/// A row's proxies, the baseline first.
+/// A row's proxies.
 pub fn print_row(row: Row, samples: &Samples) {
     println!("\n{}", row.title());
     println!(
-        "  {:<34} {:>7} {:>6} {:>6} {:>7} {:>15} {:>7} {:>9} {:>9} {:>8}",
-        "", "µs/req", "user", "sys", "ratio", "middle half", "quiet", "requests", "B/answer", "RSS MiB"
+        "  {:<22} {:>8} {:>7} {:>7} {:>8} {:>15} {:>7} {:>9} {:>9} {:>8}",
+        "", "µs/req", "user", "sys", "÷ nginx", "middle half", "quiet", "requests", "B/answer", "RSS MiB"
     );
-    let mut subjects = Subject::all(row);
-    if !subjects.contains(&row.baseline()) {
-        subjects.insert(0, row.baseline());
-    }
-    for subject in subjects {
-        let Some(rounds) = samples.get(&subject) else { continue };
+    for kind in Kind::ALL {
+        let Some(rounds) = samples.get(&Subject { row, kind }) else { continue };
         let micros = median(rounds.iter().map(|sample| sample.micros));
         let user: u64 = rounds.iter().map(|sample| sample.ticks.user).sum();
         let system: u64 = rounds.iter().map(|sample| sample.ticks.system).sum();
@@ -28,44 +24,51 @@ pub fn print_row(row: Row, samples: &Samples) {
         let requests: u64 = rounds.iter().map(|sample| sample.seen.requests()).sum();
         let bytes: u64 = rounds.iter().map(|sample| sample.seen.bytes).sum();
         let resident = rounds.last().map_or(0.0, |sample| sample.resident as f64 / f64::from(1 << 20));
-        let Some(ratio) = Ratio::of(subject, row.baseline(), samples) else { continue };
+        let ratio = Ratio::of(row, kind, Kind::Nginx, samples);
+        let (middle, half, quiet) = ratio.map_or_else(Default::default, |ratio| {
+            (format!("{:.3}", ratio.median), ratio.middle_half(), format!("{:.3}", ratio.quiet))
+        });
         println!(
-            "  {:<34} {micros:>7.2} {user:>6.1} {:>6.1} {:>7.3} {:>15} {:>7.3} {requests:>9} {:>9.0} {resident:>8.1}",
-            subject.name(),
+            "  {:<22} {micros:>8.2} {user:>7.1} {:>7.1} {middle:>8} {half:>15} {quiet:>7} {requests:>9} {:>9.0} {resident:>8.1}",
+            kind.name(),
             micros - user,
-            ratio.median,
-            format!("{:.3} – {:.3}", ratio.lower_quartile, ratio.upper_quartile),
-            ratio.quiet,
             bytes as f64 / requests as f64,
         );
     }
 }
 
-/// The three budgets of this benchmark, each with what was measured.
-pub fn print_budgets(samples: &Samples) {
-    println!("\nbudgets: CPU time per request of tidegate as a multiple, judged by the median");
-    println!("  {:<64} {:>6} {:>8} {:>8} {:>7}", "", "must", "stretch", "median", "quiet");
-    let tidegate = |row| Subject { row, kind: Kind::Tidegate, allocator: Allocator::Mimalloc };
-    let default = Subject { row: Row::Plain, kind: Kind::Bare, allocator: Allocator::Default };
-    let budgets = [
-        ("limited by trusted X-Forwarded-For / bare pingora", Row::Limited, Row::Limited.baseline(), 1.03, 1.02),
-        ("with fields, metrics and log / bare pingora, default allocator", Row::Full, default, 1.0, 0.92),
-        ("refused on keep-alive / pingora's own filter", Row::Refused, Row::Refused.baseline(), 1.1, 0.47),
-    ];
-    for (what, row, baseline, must, stretch) in budgets {
-        print!("  {what:<64} {must:>6.2} {stretch:>8.2}");
-        match Ratio::of(tidegate(row), baseline, samples) {
-            None => println!("  not measured"),
-            Some(ratio) => {
-                let verdict = match ratio.median {
-                    median if median <= stretch => "pass, stretch",
-                    median if median <= must => "pass",
-                    _ => "FAIL",
-                };
-                println!(" {:>8.3} {:>7.3}  {verdict}", ratio.median, ratio.quiet);
+/// The table of all rows as it stands in `docs/performance.md`.
+pub fn print_summary(rows: &[Row], samples: &Samples) {
+    println!("\n| CPU time per request ÷ nginx | tidegate | `direct: off` | HAProxy | bare Pingora | nginx, µs |");
+    println!("|---|---|---|---|---|---|");
+    for row in rows {
+        print!("| {} |", row.word());
+        for kind in Kind::ALL.iter().filter(|kind| **kind != Kind::Nginx) {
+            match Ratio::of(*row, *kind, Kind::Nginx, samples) {
+                Some(ratio) => print!(" {:.2} ({}) |", ratio.median, ratio.middle_half()),
+                None => print!(" |"),
             }
         }
+        let nginx = samples.get(&Subject { row: *row, kind: Kind::Nginx });
+        println!(" {:.1} |", nginx.map_or(0.0, |nginx| median(nginx.iter().map(|sample| sample.micros))));
     }
+}
+
+/// What tidegate may take at most, and whether it does.
+pub fn print_bars(rows: &[Row], samples: &Samples) {
+    println!();
+    for row in rows {
+        let (most, other) = row.bar();
+        let Some(ratio) = Ratio::of(*row, OURS, other, samples) else { continue };
+        let what = format!("{}: CPU time ÷ {}", row.word(), other.name());
+        print_bar(&what, most, ratio.median, 2);
+    }
+}
+
+/// One line of the bars.
+pub fn print_bar(what: &str, most: f64, measured: f64, decimals: usize) {
+    let verdict = if measured <= most { "met" } else { "MISSED" };
+    println!("bar: {what:<44} at most {most:>9.decimals$}, measured {measured:>9.decimals$}: {verdict}");
 }
 
 /// A subject's CPU time over another's.
@@ -81,8 +84,9 @@ struct Ratio {
 }
 
 impl Ratio {
-    fn of(subject: Subject, baseline: Subject, samples: &Samples) -> Option<Ratio> {
-        let (ours, theirs) = (samples.get(&subject)?, samples.get(&baseline)?);
+    fn of(row: Row, kind: Kind, other: Kind, samples: &Samples) -> Option<Ratio> {
+        let of = |kind| samples.get(&Subject { row, kind });
+        let (ours, theirs) = (of(kind)?, of(other)?);
         let ratios = sorted(ours.iter().zip(theirs).map(|(ours, theirs)| ours.micros / theirs.micros));
         Some(Ratio {
             median: median(ratios.iter().copied()),
@@ -90,6 +94,10 @@ impl Ratio {
             upper_quartile: *ratios.get(ratios.len() * 3 / 4)?,
             quiet: quiet(ours) / quiet(theirs),
         })
+    }
+
+    fn middle_half(&self) -> String {
+        format!("{:.2} – {:.2}", self.lower_quartile, self.upper_quartile)
     }
 }
 
@@ -106,7 +114,7 @@ fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
 }
 
 /// The middle value, or the mean of the two in the middle; zero of nothing.
-fn median(values: impl Iterator<Item = f64>) -> f64 {
+pub fn median(values: impl Iterator<Item = f64>) -> f64 {
     let values = sorted(values);
     let middle = values.len() / 2;
     match values.len() {

@@ -1,11 +1,13 @@
-//! CPU time of TLS: `cargo bench --bench tls`, about a minute. Handshakes and requests of tidegate against nginx, with the same
-//! certificate (ECDSA P-256), the same origin and the same clients.
+//! CPU time of handshakes: `cargo bench --bench tls`, about a minute. tidegate against nginx, with the same certificate (ECDSA P-256), the
+//! same origin and the same clients. Requests over TLS are measured by `cargo bench --bench proxy`.
 //!
 //! The time is each process's own, from the scheduler's accounting of its threads, so that neither origin nor load nor
 //! neighbours are in it. The two take turns, and a ratio is taken within a round. Trust ratios rather than absolutes.
 //!
-//! Needs `nginx` and `h2load` (Debian: nginx-light, nghttp2-client). After `--`: `--rounds N`, 7 by default.
+//! Needs `nginx` (Debian: nginx-light). After `--`: `--rounds N`, 7 by default.
 
+#[path = "../proxy/certificate.rs"]
+mod certificate;
 mod load;
 #[path = "../proxy/origin.rs"]
 mod origin;
@@ -28,13 +30,11 @@ struct Row {
     load: Load,
 }
 
-const ROWS: [Row; 6] = [
-    Row { name: "full handshake, TLS 1.3, and a request", load: Load::Handshakes { tls13: true, resumed: false } },
-    Row { name: "full handshake, TLS 1.2, and a request", load: Load::Handshakes { tls13: false, resumed: false } },
-    Row { name: "resumed handshake, TLS 1.3, and a request", load: Load::Handshakes { tls13: true, resumed: true } },
-    Row { name: "resumed handshake, TLS 1.2, and a request", load: Load::Handshakes { tls13: false, resumed: true } },
-    Row { name: "request over HTTP/1.1, kept open", load: Load::Requests { http2: false } },
-    Row { name: "request over HTTP/2, sixteen streams", load: Load::Requests { http2: true } },
+const ROWS: [Row; 4] = [
+    Row { name: "full handshake, TLS 1.3, and a request", load: Load { tls13: true, resumed: false } },
+    Row { name: "full handshake, TLS 1.2, and a request", load: Load { tls13: false, resumed: false } },
+    Row { name: "resumed handshake, TLS 1.3, and a request", load: Load { tls13: true, resumed: true } },
+    Row { name: "resumed handshake, TLS 1.2, and a request", load: Load { tls13: false, resumed: true } },
 ];
 
 fn main() -> ExitCode {

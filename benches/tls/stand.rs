@@ -9,9 +9,9 @@ use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
 
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tokio_rustls::rustls::pki_types::CertificateDer;
 
+use crate::certificate;
 use crate::load::{Load, NAME};
 use crate::process::{Layout, Running};
 
@@ -50,7 +50,8 @@ impl Stand {
     pub fn new(layout: Layout) -> io::Result<Stand> {
         let directory = env::temp_dir().join(format!("tidegate-tls-bench-{}", std::process::id()));
         fs::create_dir_all(&directory)?;
-        let authority = write_certificate(&directory).map_err(io::Error::other)?;
+        certificate::write(&directory, NAME).map_err(io::Error::other)?;
+        let authority = CertificateDer::from(fs::read(directory.join("authority.der"))?);
         let mut origin = Running::start(layout.command(env::current_exe()?).arg("origin").stdout(Stdio::piped()))?;
         let stdout = origin.child().stdout.take().ok_or_else(|| io::Error::other("the origin has no output"))?;
         let mut line = String::new();
@@ -96,20 +97,6 @@ impl Drop for Stand {
         // left behind in the system's own directory for such things if it cannot be removed
         let _ = fs::remove_dir_all(&self.directory);
     }
-}
-
-/// An authority and a certificate of it, in `cert.pem` and `key.pem`.
-fn write_certificate(directory: &Path) -> Result<CertificateDer<'static>, Box<dyn std::error::Error + Send + Sync>> {
-    let mut authority = CertificateParams::new(Vec::new())?;
-    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let authority_key = KeyPair::generate()?;
-    let root = authority.self_signed(&authority_key)?;
-    let key = KeyPair::generate()?;
-    let certificate =
-        CertificateParams::new(vec![NAME.to_owned()])?.signed_by(&key, &Issuer::new(authority, authority_key))?;
-    fs::write(directory.join("cert.pem"), certificate.pem())?;
-    fs::write(directory.join("key.pem"), key.serialize_pem())?;
-    Ok(root.der().clone())
 }
 
 fn start_tidegate(layout: Layout, directory: &Path, origin: SocketAddr) -> io::Result<(Running, SocketAddr)> {
