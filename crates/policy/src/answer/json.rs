@@ -30,16 +30,16 @@ pub fn inner(out: &mut Vec<u8>, text: &[u8], most: usize) {
     }
 }
 
-/// Whether every byte does: nearly every text, and a line has thirty of them, so eight bytes are looked at together.
+/// Whether every byte does, as those of nearly every text. Written without an early end, so that sixteen bytes are looked at together: a
+/// line has thirty texts.
 fn is_all_plain(text: &[u8]) -> bool {
-    let (eights, rest) = text.as_chunks::<8>();
-    let are_plain = |bytes: &[u8]| bytes.iter().fold(true, |plain, byte| plain & is_plain(*byte));
-    eights.iter().all(|eight| are_plain(eight)) && are_plain(rest)
+    text.iter().fold(0, |special, byte| special | u8::from(!is_plain(*byte))) == 0
 }
 
 /// Whether the byte stands for itself in a JSON string that is only printable ASCII.
 fn is_plain(byte: u8) -> bool {
-    matches!(byte, 0x20..=0x7e) && !matches!(byte, b'"' | b'\\')
+    // without a jump
+    (byte.wrapping_sub(0x20) < 0x5f) & (byte != b'"') & (byte != b'\\')
 }
 
 /// Appends a number.

@@ -1,17 +1,43 @@
 //! Points in time as text: RFC 3339, UTC, nine decimals, as in `2026-11-21T08:35:53.000000001Z`.
 
+use std::cell::Cell;
+
 use jiff::Timestamp;
 use jiff::fmt::strtime::BrokenDownTime;
 use jiff::fmt::temporal::DateTimePrinter;
 
 const PRINTER: DateTimePrinter = DateTimePrinter::new().precision(Some(9));
 
+/// Of a time's text, what stands before the decimals.
+const TO_THE_SECOND: usize = "2026-11-21T08:35:53".len();
+
+thread_local! {
+    /// The second that this thread wrote last, and its text: the lines of a second begin alike.
+    static LAST: Cell<(u64, [u8; TO_THE_SECOND])> = const { Cell::new((u64::MAX, [0; TO_THE_SECOND])) };
+}
+
 /// Appends the time so many nanoseconds after 1970 began; a `u64` reaches the year 2554.
 pub fn write(out: &mut Vec<u8>, unix_nanos: u64) {
-    let time = Timestamp::from_nanosecond(unix_nanos.into()).unwrap_or_default();
-    // a vector takes all of it
-    let _ = PRINTER.print_timestamp(&time, out);
+    let (second, mut rest) = (unix_nanos / SECOND, unix_nanos % SECOND);
+    let (last, mut text) = LAST.get();
+    if last != second {
+        let mut whole = Vec::with_capacity(30);
+        let time = Timestamp::from_nanosecond(unix_nanos.into()).unwrap_or_default();
+        // a vector takes all of it
+        let _ = PRINTER.print_timestamp(&time, &mut whole);
+        text.iter_mut().zip(&whole).for_each(|(to, from)| *to = *from);
+        LAST.set((second, text));
+    }
+    out.extend_from_slice(&text);
+    let mut decimals = *b".000000000Z";
+    for digit in decimals.iter_mut().rev().skip(1).take(9) {
+        *digit = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    out.extend_from_slice(&decimals);
 }
+
+const SECOND: u64 = 1_000_000_000;
 
 /// The time so many nanoseconds after 1970 began, as text.
 pub fn text(unix_nanos: u64) -> String {
