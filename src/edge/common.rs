@@ -124,5 +124,5 @@ pub enum HeadVerdict {
     Forward(Option<Box<dyn Any + Send + Sync>>),
     /// It is answered with these bytes: a whole answer, with `Connection: close` unless the connection is to stay. It stays only
     /// where it may.
-    Answer { bytes: Bytes, stay: bool },
+    Answer { bytes: Vec<u8>, stay: bool },
 }

@@ -4,14 +4,14 @@
 //! of a connection and after a refusal: a refusal then costs a read, a decision and a write, and refusals are what a flood
 //! consists of. All others come [in Pingora's session](in_session). An admitted request takes its decision along.
 
-use bytes::Bytes;
 use http::header;
 
 use super::context::RequestContext;
 use super::downstream::{Downstream, connection_info};
 use super::observe::{self, Ended};
 use super::request_view::{EdgeHead, RequestHead, RequestView, peer_of};
-use super::{redirect, serialize, settled, shared_limits};
+use super::serialize::{self, Written};
+use super::{redirect, settled, shared_limits};
 use crate::answer::{self, Answer};
 use crate::client::{ClientNetwork, Source};
 use crate::edge::common::HeadVerdict;
@@ -28,8 +28,8 @@ pub enum AtHead {
     Unread,
     /// To be forwarded, or answered by its route: the context with its decision.
     Forward(Box<RequestContext>),
-    /// It is answered with these bytes: a whole answer, with `Connection: close` unless the connection is to stay.
-    Answer { bytes: Bytes, stay: bool },
+    /// It is answered with this, which says `Connection: close` unless the connection is to stay.
+    Answer { answer: Written, stay: bool },
 }
 
 /// Judges the request whose head stands at the front of `bytes`, for a session of Pingora's, and answers it if it is not to be
@@ -41,7 +41,7 @@ pub fn at_edge(process: &Process, info: &ConnectionInfo, head: &Head, bytes: &[u
     match at_head(process, info, &mut head, context, stay) {
         AtHead::Unread => HeadVerdict::Forward(None),
         AtHead::Forward(context) => HeadVerdict::Forward(Some(context)),
-        AtHead::Answer { bytes, stay } => HeadVerdict::Answer { bytes, stay },
+        AtHead::Answer { answer, stay } => HeadVerdict::Answer { bytes: answer.parts().concat(), stay },
     }
 }
 
@@ -55,8 +55,9 @@ pub fn at_head(
 ) -> AtHead {
     let Ok(redirected) = judge(process, Some(info), head, &mut context) else { return AtHead::Unread };
     let head = &*head;
+    let stay = stay && !process.draining() && !context.closes();
     let answer = match (redirected, context.refusal()) {
-        (Some(answer), _) => answer,
+        (Some(answer), _) => serialize::written(&answer, stay),
         (None, None) => {
             // one that some limit counts is charged in its session
             let free = context.evaluation.as_ref().is_some_and(Evaluation::is_free);
@@ -64,14 +65,15 @@ pub fn at_head(
                 return AtHead::Forward(context);
             };
             conclude(process, &context, Some(info), head, (None, None));
-            answer
+            serialize::written(&answer, stay)
         }
         (None, Some(refusal)) => {
             conclude(process, &context, Some(info), head, (None, None));
-            refuse(&context, refusal, head)
+            let mut answer = Written::new(stay);
+            write_refusal(&context, refusal, head, &mut answer);
+            answer
         }
     };
-    let stay = stay && !process.draining() && !context.closes();
     observe::done(
         process,
         &context,
@@ -81,11 +83,11 @@ pub fn at_head(
             host: head.fields().get(header::HOST).map_or(b"".as_slice(), |host| host.as_bytes()),
             path: head.path().as_bytes(),
             status: answer.status.as_u16(),
-            bytes_out: answer.body.len() as u64,
+            bytes_out: answer.length as u64,
             head_fault: None,
         },
     );
-    AtHead::Answer { bytes: serialize::bytes(&answer, stay), stay }
+    AtHead::Answer { answer, stay }
 }
 
 /// Judges the request of a session, unless the edge has; its head is only [settled](settled::settle) then. Returns the answer where
@@ -178,6 +180,13 @@ pub fn refuse(context: &RequestContext, refusal: Refusal, head: &impl RequestHea
     context.note_refusal();
     let origin = if context.reads_origin() { head.origin() } else { None };
     answer::refuse(refusal, &context.words(head.form(), origin.as_ref()))
+}
+
+/// As [`refuse`], straight to the answer's bytes.
+fn write_refusal(context: &RequestContext, refusal: Refusal, head: &impl RequestHead, to: &mut Written) {
+    context.note_refusal();
+    let origin = if context.reads_origin() { head.origin() } else { None };
+    answer::write_refusal(refusal, &context.words(head.form(), origin.as_ref()), to);
 }
 
 /// Answers an admitted preflight that its route answers itself; `None` for any other request.

@@ -150,7 +150,11 @@ impl RequestHead for EdgeHead<'_> {
     }
 
     fn form(&self) -> Form {
-        Form::of(&self.method, &fields(self.head, self.bytes, &[header::ACCEPT, header::CONTENT_TYPE]))
+        let of = |wanted: HeaderName| {
+            let lines = lines(self.head, self.bytes);
+            lines.filter(move |(name, _)| name.eq_ignore_ascii_case(wanted.as_str().as_bytes())).map(|(_, value)| value)
+        };
+        Form::of_lines(&self.method, of(header::CONTENT_TYPE).next(), of(header::ACCEPT))
     }
 
     fn origin(&self) -> Option<HeaderValue> {
@@ -184,21 +188,26 @@ pub fn read_of<'a>(method: &Method, names: &'a [HeaderName]) -> Cow<'a, [HeaderN
     Cow::Owned(names.iter().chain(more).cloned().collect())
 }
 
-/// The fields of these names, line by line. In a valid head a line is a name, a colon and a value.
-fn fields(head: &Head, bytes: &[u8], names: &[HeaderName]) -> HeaderMap {
-    let mut found = HeaderMap::new();
+/// Names and values, line by line. In a valid head a line is a name, a colon and a value.
+fn lines<'a>(head: &Head, bytes: &'a [u8]) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
     let lines = bytes.get(head.target.end..head.end).unwrap_or_default();
     let mut begin = 0;
-    for end in memchr_iter(b'\n', lines) {
+    // the first piece is the end of the request line, and the last is empty
+    memchr_iter(b'\n', lines).filter_map(move |end| {
         let line = lines.get(begin..end).unwrap_or_default();
         begin = end + 1;
-        // the first piece is the end of the request line, and the last is empty
-        let Some(colon) = memchr(b':', line) else { continue };
-        let (name, value) = line.split_at(colon);
+        let (name, value) = line.split_at(memchr(b':', line)?);
+        Some((name, value.get(1..).unwrap_or_default().trim_ascii()))
+    })
+}
+
+/// The fields of these names.
+fn fields(head: &Head, bytes: &[u8], names: &[HeaderName]) -> HeaderMap {
+    let mut found = HeaderMap::new();
+    for (name, value) in lines(head, bytes) {
         let Some(name) = names.iter().find(|wanted| wanted.as_str().as_bytes().eq_ignore_ascii_case(name)) else {
             continue;
         };
-        let value = value.get(1..).unwrap_or_default().trim_ascii();
         if let Ok(value) = HeaderValue::from_bytes(value) {
             found.append(name.clone(), value);
         }

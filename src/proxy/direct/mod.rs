@@ -105,9 +105,9 @@ impl DirectLane {
         let mut context = match judge::at_head(&self.process, info, &mut scratch.head, context, stays) {
             AtHead::Forward(context) => context,
             AtHead::Unread => return Next::Left(Left::Request(head, None)),
-            AtHead::Answer { bytes, stay } => {
+            AtHead::Answer { answer, stay } => {
                 requests.begin(&head);
-                requests.wire.put(&bytes);
+                answer.parts().into_iter().for_each(|part| requests.wire.put(part));
                 if !stay {
                     return Next::Left(Left::Linger);
                 }

@@ -56,8 +56,14 @@ impl Form {
 
     /// For a request with this head.
     pub fn of(method: &Method, headers: &HeaderMap) -> Form {
-        let grpc = is_grpc(headers);
-        let wants = if grpc { Wants::NOTHING } else { Wants::of(headers) };
+        let content_type = headers.get(CONTENT_TYPE).map(|line| line.as_bytes());
+        Form::of_lines(method, content_type, headers.get_all(ACCEPT).into_iter().map(|line| line.as_bytes()))
+    }
+
+    /// For a request with this method, this first line of `Content-Type`, and these lines of `Accept`.
+    pub fn of_lines<'a>(method: &Method, content_type: Option<&[u8]>, accept: impl Iterator<Item = &'a [u8]>) -> Form {
+        let grpc = content_type.is_some_and(is_grpc);
+        let wants = if grpc { Wants::NOTHING } else { Wants::of(accept) };
         Form { grpc, head: method == Method::HEAD, wants }
     }
 
@@ -84,9 +90,9 @@ impl Form {
 impl Wants {
     const NOTHING: Wants = Wants { named: false, html: UNWANTED, problem: UNWANTED, json: UNWANTED, text: UNWANTED };
 
-    fn of(headers: &HeaderMap) -> Wants {
+    fn of<'a>(accept: impl Iterator<Item = &'a [u8]>) -> Wants {
         let mut wants = Wants::NOTHING;
-        let ranges = headers.get_all(ACCEPT).into_iter().flat_map(|line| split_outside_quotes(line.as_bytes(), b','));
+        let ranges = accept.flat_map(|line| split_outside_quotes(line, b','));
         for range in ranges.take(MOST_RANGES) {
             wants.named |= !range.trim_ascii().is_empty();
             let Some((name, weight)) = media_range(range) else { continue };
@@ -163,29 +169,29 @@ pub struct Content<'a> {
 }
 
 impl Content<'_> {
-    /// The bytes for this kind of body.
-    pub fn write(&self, media: Media) -> Vec<u8> {
+    /// Appends the bytes for this kind of body.
+    pub fn write(&self, media: Media, out: &mut Vec<u8>) {
         match media {
-            Media::Html => page::page(self.meaning, self.wait, self.id),
-            Media::Grpc => Vec::new(),
+            Media::Html => out.extend_from_slice(&page::page(self.meaning, self.wait, self.id)),
+            Media::Grpc => {}
             // a kind that the operator did not write is never chosen
-            Media::Problem | Media::Json | Media::Text => self.problem(),
+            Media::Problem | Media::Json | Media::Text => self.problem(out),
         }
     }
 
-    fn problem(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(384);
+    fn problem(&self, out: &mut Vec<u8>) {
+        out.reserve(384);
         out.extend_from_slice(br#"{"type":"#);
-        own(&mut out, self.meaning.problem.uri());
+        own(out, self.meaning.problem.uri());
         out.extend_from_slice(br#","title":"#);
-        own(&mut out, self.meaning.title());
+        own(out, self.meaning.title());
         out.extend_from_slice(br#","status":"#);
-        json::number(&mut out, u64::from(self.meaning.status.as_u16()));
+        json::number(out, u64::from(self.meaning.status.as_u16()));
         out.extend_from_slice(br#","detail":"#);
-        own(&mut out, self.detail);
+        own(out, self.detail);
         if let Some(id) = self.id {
             out.extend_from_slice(br#","instance":"#);
-            json::text(&mut out, &id.text(), usize::MAX);
+            json::text(out, &id.text(), usize::MAX);
         }
         if self.meaning.problem.is_of_a_limit() {
             out.extend_from_slice(br#","violated-policies":["#);
@@ -193,12 +199,11 @@ impl Content<'_> {
                 if at > 0 {
                     out.push(b',');
                 }
-                own(&mut out, name);
+                own(out, name);
             }
             out.push(b']');
         }
         out.extend_from_slice(b"}\n");
-        out
     }
 }
 
@@ -207,13 +212,11 @@ fn own(out: &mut Vec<u8>, text: &str) {
 }
 
 /// `application/grpc`, alone or with a `+` suffix or parameters; not `application/grpc-web`, which is another protocol.
-fn is_grpc(headers: &HeaderMap) -> bool {
-    let is = |value: &[u8]| {
-        let (name, rest) = value.split_at_checked(b"application/grpc".len())?;
+fn is_grpc(content_type: &[u8]) -> bool {
+    content_type.split_at_checked(b"application/grpc".len()).is_some_and(|(name, rest)| {
         let ends = matches!(rest.first(), None | Some(b'+' | b';' | b' ' | b'\t'));
-        (ends && name.eq_ignore_ascii_case(b"application/grpc")).then_some(())
-    };
-    headers.get(CONTENT_TYPE).is_some_and(|value| is(value.as_bytes()).is_some())
+        ends && name.eq_ignore_ascii_case(b"application/grpc")
+    })
 }
 
 /// How much a client wants a type: the weight in thousandths, then how exactly it was named.

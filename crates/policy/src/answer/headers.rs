@@ -95,8 +95,18 @@ impl RouteFields {
 
     /// What our own answer to a refusal tells, whatever the decision said before.
     pub fn on_refusal(&self, refusal: Refusal, decision: &Decision, policy: &Policy, wall_unix_nanos: u64) -> Fields {
-        let readings = behind(refusal, decision, policy);
-        let mut fields = self.tell(&readings, decision, policy, &HeaderMap::new(), wall_unix_nanos);
+        self.on_refusal_for(&behind(refusal, decision, policy), decision, policy, wall_unix_nanos)
+    }
+
+    /// As [`RouteFields::on_refusal`], of a refusal for these limits.
+    pub(super) fn on_refusal_for(
+        &self,
+        behind: &[Line<'_>],
+        decision: &Decision,
+        policy: &Policy,
+        wall_unix_nanos: u64,
+    ) -> Fields {
+        let mut fields = self.tell(behind, decision, policy, &HeaderMap::new(), wall_unix_nanos);
         if self.expose {
             fields.push((ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(told(self.style))));
         }
@@ -150,12 +160,21 @@ impl RouteFields {
 /// seconds at random (1 without jitter), which says "soon" and keeps the refused from coming back together. Where
 /// a queue gave nothing, it is the time in which all that wait in it are served, if that is longer.
 pub fn retry_after_seconds(refusal: Refusal, decision: &Decision, policy: &Policy) -> Option<u64> {
+    retry_after_for(refusal, &behind(refusal, decision, policy), decision, policy)
+}
+
+/// As [`retry_after_seconds`], of a refusal for these limits.
+pub(super) fn retry_after_for(
+    refusal: Refusal,
+    behind: &[Line<'_>],
+    decision: &Decision,
+    policy: &Policy,
+) -> Option<u64> {
     let responses = &policy.responses;
     let stretched = |wait: u64| ceil_seconds(wait.saturating_add(jitter(wait, decision.dice, responses))).max(1);
     match refusal {
         Refusal::Limit | Refusal::Penalty | Refusal::Concurrency => {
-            let lines = behind(refusal, decision, policy);
-            match lines.first() {
+            match behind.first() {
                 Some(line) if line.promise.unit != Unit::Concurrent => line.reading.retry_nanos.map(stretched),
                 // only the client's own requests under way are in the way
                 _ => Some(soon_seconds(decision.dice, responses)),
@@ -211,8 +230,8 @@ fn jitter(wait: u64, dice: u64, responses: &Responses) -> u64 {
 
 /// A limit that is told, and what it said.
 #[derive(Debug, Clone, Copy)]
-struct Line<'a> {
-    name: &'a str,
+pub(super) struct Line<'a> {
+    pub(super) name: &'a str,
     promise: Promise,
     reading: &'a Reading,
 }
@@ -227,7 +246,7 @@ impl Line<'_> {
     }
 }
 
-type Selected<'a> = ArrayVec<Line<'a>, { Route::MAX_RULES }>;
+pub(super) type Selected<'a> = ArrayVec<Line<'a>, { Route::MAX_RULES }>;
 
 /// Of an admitted request: the limits that it was counted by, and those that it is over and was only marked for, the
 /// nearest to its end first, as many as the policy reports.
@@ -253,7 +272,7 @@ fn nearest<'a>(decision: &'a Decision, policy: &'a Policy) -> Selected<'a> {
 
 /// Of a refused request: the limits that were violated, the longest wait first and an endless one before all, but for the
 /// client's own requests under way, which come last; none when it was not refused for a limit.
-fn behind<'a>(refusal: Refusal, decision: &'a Decision, policy: &'a Policy) -> Selected<'a> {
+pub(super) fn behind<'a>(refusal: Refusal, decision: &'a Decision, policy: &'a Policy) -> Selected<'a> {
     if !matches!(refusal, Refusal::Limit | Refusal::Penalty | Refusal::Concurrency) {
         return Selected::new();
     }
@@ -269,15 +288,6 @@ fn behind<'a>(refusal: Refusal, decision: &'a Decision, policy: &'a Policy) -> S
 /// The position of the limit that a refusal for a limit is told to be due to first.
 pub fn first_violated(refusal: Refusal, decision: &Decision, policy: &Policy) -> Option<usize> {
     behind(refusal, decision, policy).first().map(|line| line.reading.rule)
-}
-
-/// The names of the limits that a refusal for a limit is due to, in the order in which they are told.
-pub fn violated_names<'a>(
-    refusal: Refusal,
-    decision: &'a Decision,
-    policy: &'a Policy,
-) -> ArrayVec<&'a str, { Route::MAX_RULES }> {
-    behind(refusal, decision, policy).into_iter().map(|line| line.name).collect()
 }
 
 fn enforced<'a>(decision: &'a Decision, policy: &'a Policy) -> impl Iterator<Item = Line<'a>> {

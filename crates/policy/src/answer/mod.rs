@@ -9,7 +9,7 @@
 //! * [`entry`]: the line of the access log.
 //! * [`structured`], [`json`]: write text into fields and lines so that it cannot break out.
 //!
-//! [`refuse`], [`fault`] and [`preflight`] make the gate's own answers. To an origin's answer only [`headers::RouteFields::on_answer`] adds
+//! [`refuse`], [`fault`] and [`preflight`] make the gate's own answers; a flood's are [written](write_refusal) straight to their bytes. To an origin's answer only [`headers::RouteFields::on_answer`] adds
 //! something.
 
 pub mod body;
@@ -25,6 +25,7 @@ pub mod structured;
 pub mod told;
 pub mod written;
 
+use arrayvec::{ArrayString, ArrayVec};
 use bytes::Bytes;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, VARY};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
@@ -37,7 +38,7 @@ pub use refusal::Fault;
 pub use told::Told;
 
 use crate::engine::{Decision, Refusal};
-use crate::policy::{BodyFormat, Policy};
+use crate::policy::{BodyFormat, Policy, Route};
 use crate::request::Preflight;
 use body::{Content, Media};
 use cors::CorsFields;
@@ -73,18 +74,94 @@ pub struct Context<'a> {
     pub wall_unix_nanos: u64,
 }
 
+/// What an answer of ours is written to: its body, as a field tells its length, then its status, then its fields.
+pub trait Sink {
+    /// The end of this text becomes the body. Called once, before all else.
+    fn body(&mut self) -> &mut Vec<u8>;
+    /// Takes the status.
+    fn status(&mut self, status: StatusCode);
+    /// Takes a field, which is a line of its own.
+    fn field(&mut self, name: &HeaderName, value: Value<'_>);
+    /// The answer is complete, with its body or, for `HEAD`, without.
+    fn end(&mut self, with_body: bool);
+}
+
+/// The value of a field.
+#[derive(Debug, Clone, Copy)]
+pub enum Value<'a> {
+    /// A text that is always the same.
+    Static(&'static str),
+    /// A number.
+    Number(u64),
+    /// Visible ASCII.
+    Text(&'a [u8]),
+    /// A value that stands already.
+    Line(&'a HeaderValue),
+}
+
+/// An answer that is being made.
+struct Making {
+    answer: Answer,
+    body: Vec<u8>,
+}
+
+impl Making {
+    fn new() -> Making {
+        let answer = Answer { status: StatusCode::OK, headers: Vec::with_capacity(16), body: Bytes::new() };
+        Making { answer, body: Vec::new() }
+    }
+}
+
+impl Sink for Making {
+    fn body(&mut self) -> &mut Vec<u8> {
+        &mut self.body
+    }
+
+    fn status(&mut self, status: StatusCode) {
+        self.answer.status = status;
+    }
+
+    fn field(&mut self, name: &HeaderName, value: Value<'_>) {
+        let value = match value {
+            Value::Static(text) => HeaderValue::from_static(text),
+            Value::Number(number) => HeaderValue::from(number),
+            Value::Line(line) => line.clone(),
+            Value::Text(text) => match HeaderValue::from_bytes(text) {
+                Ok(value) => value,
+                Err(_) => return,
+            },
+        };
+        self.answer.headers.push((name.clone(), value));
+    }
+
+    fn end(&mut self, with_body: bool) {
+        if with_body {
+            self.answer.body = Bytes::from(std::mem::take(&mut self.body));
+        }
+    }
+}
+
 /// The answer to a refused request.
 pub fn refuse(refusal: Refusal, context: &Context<'_>) -> Answer {
+    let mut making = Making::new();
+    write_refusal(refusal, context, &mut making);
+    making.answer
+}
+
+/// Writes the answer to a refused request.
+pub fn write_refusal(refusal: Refusal, context: &Context<'_>, to: &mut impl Sink) {
     let Context { policy, decision, .. } = *context;
     let own = Own::of(refusal, decision, policy);
     let meaning = refusal::meaning(refusal, &own);
-    let wait = decision.and_then(|decision| headers::retry_after_seconds(refusal, decision, policy));
-    let violated = decision.map(|decision| headers::violated_names(refusal, decision, policy)).unwrap_or_default();
-    let mut answer = answer(&meaning, wait, &violated, &own, context);
-    if let (Some(fields), Some(decision)) = (context.fields, decision) {
-        answer.headers.extend(fields.on_refusal(refusal, decision, policy, context.wall_unix_nanos));
-    }
-    answer
+    let behind = decision.map(|decision| headers::behind(refusal, decision, policy)).unwrap_or_default();
+    let wait = decision.and_then(|decision| headers::retry_after_for(refusal, &behind, decision, policy));
+    let violated: ArrayVec<&str, { Route::MAX_RULES }> = behind.iter().map(|line| line.name).collect();
+    write(&meaning, wait, &violated, &own, context, to, |to| {
+        if let (Some(fields), Some(decision)) = (context.fields, decision) {
+            let told = fields.on_refusal_for(&behind, decision, policy, context.wall_unix_nanos);
+            told.iter().for_each(|(name, value)| to.field(name, Value::Line(value)));
+        }
+    });
 }
 
 /// The answer to a request that cannot be served.
@@ -94,16 +171,18 @@ pub fn fault(fault: Fault, context: &Context<'_>) -> Answer {
     let dice = decision.map_or(0, |decision| decision.dice);
     let wait =
         (meaning.status == StatusCode::SERVICE_UNAVAILABLE).then(|| headers::soon_seconds(dice, &policy.responses));
-    let mut answer = answer(&meaning, wait, &[], &Own::default(), context);
-    if fault == Fault::MethodNotAllowed {
-        answer.headers.push((ALLOW, HeaderValue::from_static(FORWARDED_METHODS)));
-    }
-    if let (Some(fields), Some(decision)) = (context.fields, decision) {
-        // the budget has been charged although the origin failed, so the client is told
-        let none = HeaderMap::new();
-        answer.headers.extend(fields.on_answer(decision, policy, meaning.status, &none, context.wall_unix_nanos));
-    }
-    answer
+    let mut making = Making::new();
+    write(&meaning, wait, &[], &Own::default(), context, &mut making, |to| {
+        if fault == Fault::MethodNotAllowed {
+            to.field(&ALLOW, Value::Static(FORWARDED_METHODS));
+        }
+        if let (Some(fields), Some(decision)) = (context.fields, decision) {
+            // the budget has been charged although the origin failed, so the client is told
+            let told = fields.on_answer(decision, policy, meaning.status, &HeaderMap::new(), context.wall_unix_nanos);
+            told.iter().for_each(|(name, value)| to.field(name, Value::Line(value)));
+        }
+    });
+    making.answer
 }
 
 /// The answer to a preflight on a route with `cors:`.
@@ -119,7 +198,16 @@ static GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 /// RFC 9110 §15.5.6 wants a list with every 405. Others than these are forwarded too.
 const FORWARDED_METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 
-fn answer(meaning: &Meaning, wait: Option<u64>, violated: &[&str], own: &Own<'_>, context: &Context<'_>) -> Answer {
+/// Writes an answer; `more` adds fields of its own behind all others.
+fn write<S: Sink>(
+    meaning: &Meaning,
+    wait: Option<u64>,
+    violated: &[&str],
+    own: &Own<'_>,
+    context: &Context<'_>,
+    to: &mut S,
+    more: impl FnOnce(&mut S),
+) {
     let responses = &context.policy.responses;
     let id = context.decision.map(|decision| decision.id);
     // gRPC reads a status of 200 as "look at grpc-status"; without one of those, it makes its own from ours
@@ -130,40 +218,46 @@ fn answer(meaning: &Meaning, wait: Option<u64>, violated: &[&str], own: &Own<'_>
         (media, _) => (media, None),
     };
     let detail = detail(meaning, wait);
-    let body = match media.written(bodies) {
-        None => Content { meaning, detail: &detail, wait, id, violated }.write(media),
-        Some(body) => written::body(body, &values(meaning, (&detail, wait), violated, context)),
-    };
-
-    let mut headers = Vec::with_capacity(16);
-    headers.push((CONTENT_TYPE, HeaderValue::from_static(media.content_type())));
-    headers.push((CONTENT_LENGTH, HeaderValue::from(body.len())));
-    // not only where caches would be allowed to keep it: the next policy may answer otherwise
-    headers.push((CACHE_CONTROL, HeaderValue::from_static("no-store")));
-    if format == BodyFormat::Auto && grpc.is_none() {
-        headers.push((VARY, HeaderValue::from_static("Accept")));
+    let body = to.body();
+    let before = body.len();
+    match media.written(bodies) {
+        None => Content { meaning, detail: &detail, wait, id, violated }.write(media, body),
+        Some(own) => written::body(own, &values(meaning, (&detail, wait), violated, context), body),
     }
-    headers.extend(own.headers().iter().cloned());
-    headers.extend(wait.map(|seconds| (RETRY_AFTER, HeaderValue::from(seconds))));
+    let length = (body.len() - before) as u64;
+
+    to.status(if grpc.is_some() { StatusCode::OK } else { meaning.status });
+    to.field(&CONTENT_TYPE, Value::Static(media.content_type()));
+    to.field(&CONTENT_LENGTH, Value::Number(length));
+    // not only where caches would be allowed to keep it: the next policy may answer otherwise
+    to.field(&CACHE_CONTROL, Value::Static("no-store"));
+    if format == BodyFormat::Auto && grpc.is_none() {
+        to.field(&VARY, Value::Static("Accept"));
+    }
+    own.headers().iter().for_each(|(name, value)| to.field(name, Value::Line(value)));
+    if let Some(seconds) = wait {
+        to.field(&RETRY_AFTER, Value::Number(seconds));
+    }
     if let Some(grpc) = grpc {
-        headers.push((GRPC_STATUS.clone(), HeaderValue::from(u16::from(grpc))));
-        headers.extend(HeaderValue::from_str(&detail).ok().map(|detail| (GRPC_MESSAGE.clone(), detail)));
+        to.field(&GRPC_STATUS, Value::Number(u64::from(grpc)));
+        to.field(&GRPC_MESSAGE, Value::Text(detail.as_bytes()));
     }
     let proxy_status = responses.proxy_name.as_deref().and_then(|name| proxy_status(name, meaning));
-    headers.extend(proxy_status.map(|value| (PROXY_STATUS.clone(), value)));
+    if let Some(value) = &proxy_status {
+        to.field(&PROXY_STATUS, Value::Line(value));
+    }
     if let (Some(id), true) = (id, responses.decision_id) {
-        headers.extend(HeaderValue::from_bytes(&id.text()).ok().map(|id| (DECISION.clone(), id)));
+        to.field(&DECISION, Value::Text(&id.text()));
     }
     if let Some(cors) = context.fields.and_then(RouteFields::cors) {
         let add = |name, value| {
-            headers.push((name, value));
+            to.field(&name, Value::Line(&value));
             Ok(())
         };
         let _: Result<(), std::convert::Infallible> = cors.on_answer(context.origin, add);
     }
-    let status = if grpc.is_some() { StatusCode::OK } else { meaning.status };
-    let body = if context.form.is_head() { Bytes::new() } else { Bytes::from(body) };
-    Answer { status, headers, body }
+    more(to);
+    to.end(!context.form.is_head());
 }
 
 /// What placeholders stand for in the operator's bodies.
@@ -187,15 +281,26 @@ fn values<'a>(
     }
 }
 
+/// The longest sentence of ours, and the longest wait.
+const MOST_DETAIL: usize = 192;
+
 /// What happened and when to come back. ASCII without `%`, so that it needs no encoding as a `grpc-message`.
-fn detail(meaning: &Meaning, wait: Option<u64>) -> String {
-    let said = meaning.detail;
+fn detail(meaning: &Meaning, wait: Option<u64>) -> ArrayString<MOST_DETAIL> {
+    let mut said = ArrayString::new();
+    // what has no room is none of ours
+    let mut put = |text: &str| said.try_push_str(text).unwrap_or_default();
+    put(meaning.detail);
     match (wait, meaning.problem) {
-        (Some(1), _) => format!("{said} Try again in 1 second."),
-        (Some(seconds), _) => format!("{said} Try again in {seconds} seconds."),
-        (None, problem) if problem.is_of_a_limit() => format!("{said} Waiting does not help."),
-        (None, _) => said.to_owned(),
+        (Some(1), _) => put(" Try again in 1 second."),
+        (Some(seconds), _) => {
+            put(" Try again in ");
+            put(itoa::Buffer::new().format(seconds));
+            put(" seconds.");
+        }
+        (None, problem) if problem.is_of_a_limit() => put(" Waiting does not help."),
+        (None, _) => {}
     }
+    said
 }
 
 /// `"edge-7";error=http_request_error;status-code=429` (RFC 9209 §2).

@@ -37,16 +37,15 @@ enum Value<'a> {
     None,
 }
 
-/// The body with these values.
-pub fn body(body: &BodyText, values: &Values<'_>) -> Vec<u8> {
-    let mut out = Vec::with_capacity(body.text.len() + 128);
+/// Appends the body with these values.
+pub fn body(body: &BodyText, values: &Values<'_>, out: &mut Vec<u8>) {
+    out.reserve(body.text.len() + 128);
     for piece in &body.pieces {
         match piece {
             Piece::Text(text) => out.extend_from_slice(text.as_bytes()),
-            Piece::Value(value, how) => write(&mut out, &values.of(*value), *how),
+            Piece::Value(value, how) => write(out, &values.of(*value), *how),
         }
     }
-    out
 }
 
 impl<'a> Values<'a> {

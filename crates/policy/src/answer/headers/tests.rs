@@ -15,6 +15,11 @@ use crate::units::{Cost, Share};
 use Outcome::{Admitted, Delayed, Exempt, Refused, Tagged};
 use std::time::Duration;
 
+/// The names of the limits that a refusal for a limit is due to, in the order in which they are told.
+fn violated_names<'a>(refusal: Refusal, decision: &'a Decision, policy: &'a Policy) -> Vec<&'a str> {
+    behind(refusal, decision, policy).iter().map(|line| line.name).collect()
+}
+
 fn responses() -> Responses {
     Responses::default()
 }
