@@ -183,11 +183,12 @@ impl Decisions {
             (None, Verdict::Refused(_)) => Part::Unlimited,
             (None, Verdict::Admitted) => Part::Sample,
         };
-        let ring = match self.budget.take(&record.client, part, Ring::cost(record), record.at) {
+        let words = record.pack();
+        let ring = match self.budget.take(&record.client, part, Ring::cost(&words), record.at) {
             true => &self.kept,
             false => &self.passing,
         };
-        ring.write(id, record);
+        ring.write(id, &words);
     }
 
     /// The record of this id. One that was decided about twice was admitted before it was refused: the last word counts.

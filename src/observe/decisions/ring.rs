@@ -49,14 +49,13 @@ impl Ring {
         Ring { slots: (0..slots).map(|_| Slot::default()).collect(), next: AtomicU64::new(slots as u64 + 1) }
     }
 
-    /// How many slots a record takes.
-    pub fn cost(record: &Record) -> Cost {
-        Cost::new(record.pack().chunks(WORDS).len() as u32).unwrap_or(Cost::ONE)
+    /// How many slots a record of these words takes.
+    pub fn cost(words: &[u64]) -> Cost {
+        Cost::new(words.chunks(WORDS).len() as u32).unwrap_or(Cost::ONE)
     }
 
-    /// Remembers a decision.
-    pub fn write(&self, id: DecisionId, record: &Record) {
-        let words = record.pack();
+    /// Remembers a decision, by the words of its [`Record`].
+    pub fn write(&self, id: DecisionId, words: &[u64]) {
         let parts = words.chunks(WORDS).len() as u64;
         // Relaxed: positions are only ever compared, and each slot publishes itself
         let first = self.next.fetch_add(parts, Ordering::Relaxed);
@@ -204,7 +203,7 @@ mod tests {
         let ring = Ring::new(8);
         assert_eq!(ring.latest_first().count(), 0);
         for number in 1..=20 {
-            ring.write(DecisionId(number), &record(number, 1));
+            ring.write(DecisionId(number), &record(number, 1).pack());
         }
         let ids: Vec<u64> = ring.latest_first().map(|(id, _)| id.0).collect();
         assert_eq!(ids, [20, 19, 18, 17, 16, 15, 14, 13]);
@@ -216,15 +215,15 @@ mod tests {
     fn records_of_any_length_stand_side_by_side() {
         let ring = Ring::new(64);
         for limits in 0..=8 {
-            ring.write(DecisionId(limits as u64), &record(7 + limits as u64, limits));
+            ring.write(DecisionId(limits as u64), &record(7 + limits as u64, limits).pack());
         }
         for limits in 0..=8 {
             assert_eq!(ring.find(DecisionId(limits as u64)), Some(record(7 + limits as u64, limits)), "{limits}");
         }
         // the end of one that was overwritten in part is no record
         let ring = Ring::new(4);
-        ring.write(DecisionId(1), &record(1, 8));
-        ring.write(DecisionId(2), &record(2, 8));
+        ring.write(DecisionId(1), &record(1, 8).pack());
+        ring.write(DecisionId(2), &record(2, 8).pack());
         let ids: Vec<u64> = ring.latest_first().map(|(id, _)| id.0).collect();
         assert_eq!(ids, [2]);
     }
@@ -232,8 +231,8 @@ mod tests {
     #[test]
     fn a_decision_that_turned_later_is_told_as_it_ended() {
         let ring = Ring::new(8);
-        ring.write(DecisionId(1), &record(1, 1));
-        ring.write(DecisionId(1), &record(2, 1));
+        ring.write(DecisionId(1), &record(1, 1).pack());
+        ring.write(DecisionId(1), &record(2, 1).pack());
         assert_eq!(ring.find(DecisionId(1)), Some(record(2, 1)));
     }
 
@@ -247,7 +246,7 @@ mod tests {
                 thread::spawn(move || {
                     let mut number = writer;
                     while !stop.load(Ordering::Relaxed) {
-                        ring.write(DecisionId(number), &record(number, (number % 9) as usize));
+                        ring.write(DecisionId(number), &record(number, (number % 9) as usize).pack());
                         number += 3;
                     }
                 })
