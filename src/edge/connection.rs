@@ -74,7 +74,8 @@ pub async fn serve<A, S>(
                     wire.begin(&head);
                     wire.put(&bytes);
                     if !(stay && wanted) {
-                        return linger(wire, limits).await;
+                        // a client that has said that this is its last request sends nothing more
+                        return if head.keep_alive { linger(wire, limits).await } else { close(wire, limits).await };
                     }
                     if poll_fn(|cx| wire.poll_flush(cx)).await.is_err() {
                         return;
@@ -123,6 +124,10 @@ pub async fn turn_away<S: IO + 'static>(transport: S, fault: HeadFault, info: Ar
 
 /// Ends a connection whose last request was served.
 async fn close<S: IO>(wire: &mut Wire<S>, limits: &ConnectionLimits) {
+    // mostly nothing is left to send; an answer that was cut short may have left some
+    if !matches!(timeout(limits.linger, poll_fn(|cx| wire.poll_flush(cx))).await, Ok(Ok(()))) {
+        return;
+    }
     let more = wire.has_unread_bytes() || {
         // one look into the kernel's buffer: what lies there unread would turn the close into a reset
         let look = poll_fn(|cx| Poll::Ready(wire.poll_discard(cx))).await;
@@ -130,8 +135,8 @@ async fn close<S: IO>(wire: &mut Wire<S>, limits: &ConnectionLimits) {
     };
     if more {
         linger(wire, limits).await;
-    } else {
-        // mostly nothing is left to send; an answer that was cut short may have left some
+    } else if wire.client().info.secure.is_some() {
+        // TLS has a goodbye of its own; without it, closing says the same
         let _ = timeout(limits.linger, poll_fn(|cx| wire.poll_shutdown(cx))).await;
     }
 }

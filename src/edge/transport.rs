@@ -46,8 +46,6 @@ impl Transport {
         let id = stream.as_raw_fd();
         let digest = SocketDigest::from_raw_fd(id);
         let _ = digest.peer_addr.set(peer.map(l4::socket::SocketAddr::Inet));
-        // without it the last segment of an answer waits for an acknowledgement; a failure means that the client has gone
-        let _ = stream.set_nodelay();
         Transport { bytes: Bytes::Plain(stream), digest: Arc::new(digest), id, sent: 0, heard: false }
     }
 

@@ -46,17 +46,6 @@ impl Socket {
             Socket::Unix(_) => Socket::Unix(UnixStream::from_std(copy.into())?),
         })
     }
-
-    /// Sends small writes at once; a UNIX socket always does.
-    ///
-    /// # Errors
-    /// The other side has gone.
-    pub fn set_nodelay(&self) -> io::Result<()> {
-        match self {
-            Socket::Tcp(stream) => stream.set_nodelay(true),
-            Socket::Unix(_) => Ok(()),
-        }
-    }
 }
 
 impl AsFd for Socket {

@@ -109,7 +109,8 @@ impl DirectLane {
                 requests.begin(&head);
                 answer.parts().into_iter().for_each(|part| requests.wire.put(part));
                 if !stay {
-                    return Next::Left(Left::Linger);
+                    // a client that has said that this is its last request sends nothing more
+                    return Next::Left(if head.keep_alive { Left::Linger } else { Left::Close });
                 }
                 return match poll_fn(|cx| requests.wire.poll_flush(cx)).await {
                     Ok(()) => Next::Another,
