@@ -97,7 +97,8 @@ async fn named(
 /// Does the TLS handshake, if the listener has TLS. `None`: it failed, and is counted.
 async fn secured(transport: Transport, peer: Peer, edge: &Edge) -> Option<(Transport, Option<Secure>)> {
     let Some(acceptor) = &edge.tls else { return Some((transport, None)) };
-    match handshake(acceptor, transport, edge.limits.handshake_deadline).await {
+    // in a box, as below
+    match Box::pin(handshake(acceptor, transport, edge.limits.handshake_deadline)).await {
         Ok((stream, secure)) => {
             edge.events.handshake(&secure);
             Some((Transport::secured(stream), Some(secure)))
@@ -126,7 +127,7 @@ async fn speak<A>(
     let http2 = match &info.secure {
         // a client that names no protocol speaks HTTP/1.1 (RFC 9112 section 9.7)
         Some(secure) => secure.alpn.as_deref() == Some(b"h2"),
-        None if protocols.h2 => match look(&mut transport, begun + edge.limits.head_deadline).await {
+        None if protocols.h2 => match Box::pin(look(&mut transport, begun + edge.limits.head_deadline)).await {
             Beginning::Http2(bytes) => {
                 first = bytes;
                 true
@@ -139,12 +140,15 @@ async fn speak<A>(
         },
         None => false,
     };
+    // What a connection does not come to has no room in what is kept for each: that of HTTP/2 would be most of it.
     match http2 {
-        true => h2::connection::serve(&servers.framework, transport, first, begun, info, edge, shutdown).await,
+        true => {
+            Box::pin(h2::connection::serve(&servers.framework, transport, first, begun, info, edge, shutdown)).await
+        }
         false if protocols.http1 => {
             let servers = (&servers.framework, servers.direct.as_deref());
             connection::serve(servers, transport, first, begun, info, edge, shutdown).await;
         }
-        false => connection::turn_away(transport, HeadFault::VersionUnsupported, info, edge).await,
+        false => Box::pin(connection::turn_away(transport, HeadFault::VersionUnsupported, info, edge)).await,
     }
 }

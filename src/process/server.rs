@@ -345,7 +345,15 @@ fn round(process: &Arc<Process>, doors: &[Arc<ListenerFilter>]) -> impl Fn() + S
         state::look_for_notices(&process);
         state::look_for_condition(&process);
         teller.lock().look(now);
+        give_back_memory();
     }
+}
+
+/// Has the allocator give back to the system what nothing has used for a second, such as the memory of a crowd that has gone. It does so
+/// when memory of this size is freed, and in a process with nothing to do none is: 4,000 connections left 85 MB behind.
+fn give_back_memory() {
+    const PAGE: usize = 1 << 20;
+    drop(std::hint::black_box(Vec::<u8>::with_capacity(PAGE)));
 }
 
 /// One for each listener, in the order of the settings, each with a seed of its own.

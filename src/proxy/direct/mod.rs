@@ -123,7 +123,8 @@ impl DirectLane {
         }
         requests.begin(&head);
         let mut client = Http1::new(requests.wire, &mut scratch.head, &mut scratch.text, stays);
-        self.request(&mut client, &mut context, &mut scratch.origin).await;
+        // in a box, so that a connection that waits for its next request has no room for one
+        Box::pin(self.request(&mut client, &mut context, &mut scratch.origin)).await;
         if client.stays() { Next::Another } else { Next::Left(Left::Close) }
     }
 
