@@ -84,6 +84,26 @@ fn only_the_program_may_be_run_and_nobody_else_may_write() {
 }
 
 #[test]
+fn the_installed_policy_is_valid_with_the_variables_of_the_unit_and_without() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let secrets = std::env::temp_dir().join(format!("tidegate-package-{}", std::process::id()));
+    fs::create_dir_all(&secrets).unwrap();
+    let key = secrets.join("client_hmac.key");
+    fs::write(&key, "0123456789abcdef0123456789abcdef\n").unwrap();
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+    for state in [None, Some(&secrets)] {
+        let mut check = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+        check.args(["check", "--deny-warnings"]).arg(root().join("packaging/tidegate.yaml"));
+        check.env("CREDENTIALS_DIRECTORY", &secrets).env_remove("STATE_DIRECTORY");
+        state.map(|directory| check.env("STATE_DIRECTORY", directory));
+        let checked = check.output().unwrap();
+        assert!(checked.status.success(), "{state:?}: {}", String::from_utf8_lossy(&checked.stderr));
+    }
+    fs::remove_dir_all(&secrets).unwrap();
+}
+
+#[test]
 fn scripts_and_units_speak_of_what_is_installed() {
     let places: Vec<String> = all_installed().into_iter().map(|(_, place)| place).collect();
     let unit = read("systemd/tidegate.service");
