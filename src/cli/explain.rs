@@ -14,6 +14,7 @@ use super::{exit, running};
 use crate::admin::client;
 use crate::config::codes::Code;
 use crate::config::nearest::nearest;
+use crate::engine::DecisionId;
 use crate::explain::Explanation;
 use crate::human::wrapped;
 
@@ -94,7 +95,9 @@ fn explain_code(text: &str, format: Format) -> ExitCode {
     let Some(code) = Code::parse(text) else {
         let known = Code::ALL.iter().map(|(code, _)| code.text());
         let near = nearest(&text.to_ascii_uppercase(), known).map(|near| format!("; did you mean {near}?"));
-        say(&format!("tidegate: there is no diagnostic `{text}`{}\n", near.unwrap_or_default()));
+        let decision = DecisionId::parse_lenient(text)
+            .map(|id| format!("; for the decision of this id write: tidegate explain --decision {id}"));
+        say(&format!("tidegate: there is no diagnostic `{text}`{}\n", decision.or(near).unwrap_or_default()));
         return ExitCode::from(exit::NO);
     };
     print(&match format {
