@@ -3,6 +3,9 @@
 //! A refused request is charged nowhere. So the limit of a client that another limit holds below it is never used up, and alone would
 //! never refuse. Its demand says whether it would have: a state with the same numbers and a smaller table of its own, charged with all
 //! requests that the limit itself does not refuse, as if there were no other. Nothing is promised by it, and nothing is admitted by it.
+//!
+//! A client that waits as it was told and comes again with the same requests asks for nothing more: as many as were refused to it before
+//! its pause are not counted again, refused or admitted.
 
 use super::kind::MIXED;
 use super::state::State;
@@ -28,6 +31,63 @@ pub struct Demand {
     watched: AtomicU64,
     /// The longest that a request may wait for the limit instead of being refused, in nanoseconds.
     longest_wait: u64,
+    /// The refusals of keys, as [`Refusals`] packs them. Relaxed: a lost note counts one request twice, or one too few.
+    refusals: Box<[AtomicU64]>,
+}
+
+/// How many keys are told apart by their refusals. Of two that share a room the later has it.
+const KEYS: usize = 2_048;
+
+/// A client that was refused and asks for nothing for so long has waited as it was told: a second, less what clocks and jitter take.
+const PAUSE_TICKS: u16 = 13;
+
+/// One that comes after so long asks for something new: nobody is told to wait longer than a minute.
+const FORGOTTEN_TICKS: u16 = 1_024;
+
+/// Nanoseconds of a tick: 16 in a second.
+const TICK_NANOS: u64 = 62_500_000;
+
+/// What was refused to one key lately.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Refusals {
+    /// Which key it is, of those that share the room.
+    key: u16,
+    /// When it was refused last, in ticks.
+    last: u16,
+    /// How many were refused before the last pause and have not come again.
+    before: u16,
+    /// How many were refused since.
+    since: u16,
+}
+
+impl Refusals {
+    fn pack(self) -> u64 {
+        let Refusals { key, last, before, since } = self;
+        [key, last, before, since].iter().fold(0, |word, part| word << 16 | u64::from(*part))
+    }
+
+    fn unpack(word: u64) -> Refusals {
+        let [key, last, before, since] = [48, 32, 16, 0].map(|bits| (word >> bits) as u16);
+        Refusals { key, last, before, since }
+    }
+
+    /// The same at `now`: what was refused before a pause may come again.
+    fn at(self, now: u16) -> Refusals {
+        match now.wrapping_sub(self.last) {
+            FORGOTTEN_TICKS.. => Refusals { key: self.key, last: now, ..Refusals::default() },
+            PAUSE_TICKS.. if self.since > 0 => Refusals { before: self.since, since: 0, ..self },
+            _ => self,
+        }
+    }
+
+    /// One more is refused. Says whether it has come before, too.
+    fn refused(self, now: u16) -> (Refusals, bool) {
+        let again = self.before > 0;
+        (
+            Refusals { last: now, before: self.before.saturating_sub(1), since: self.since.saturating_add(1), ..self },
+            again,
+        )
+    }
 }
 
 impl Demand {
@@ -38,7 +98,8 @@ impl Demand {
     pub(super) fn new(spec: &Spec<'_>, seed: &Seed) -> Result<Demand, OutOfRange> {
         let kinds = smaller(spec);
         let state = kinds.first().ok_or(MIXED)?.state(&Spec { kinds: &kinds, ..*spec }, &seed.derive("demand"))?;
-        Ok(Demand { state, watched: AtomicU64::new(0), longest_wait: spec.longest_wait })
+        let refusals = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
+        Ok(Demand { state, watched: AtomicU64::new(0), longest_wait: spec.longest_wait, refusals })
     }
 
     /// The same demand under other numbers.
@@ -48,7 +109,26 @@ impl Demand {
     pub(super) fn followed_by(&self, spec: &Spec<'_>, moved: &Moved<'_>) -> Result<Demand, OutOfRange> {
         let state = self.state.follow(&Spec { kinds: &smaller(spec), ..*spec }, moved)?;
         let watched = AtomicU64::new(self.watched.load(Ordering::Relaxed));
-        Ok(Demand { state, watched, longest_wait: spec.longest_wait })
+        let refusals = self.refusals.iter().map(|word| AtomicU64::new(word.load(Ordering::Relaxed))).collect();
+        Ok(Demand { state, watched, longest_wait: spec.longest_wait, refusals })
+    }
+
+    /// The room of a key, what is known of it at `now`, and the tick of that.
+    fn refusals(&self, at: &Place, now: Timestamp) -> Option<(&AtomicU64, Refusals, u16)> {
+        let [hash, _] = at.key.halves();
+        let word = self.refusals.get(hash as usize % KEYS)?;
+        let (key, tick) = ((hash >> 48) as u16, (now.nanos() / TICK_NANOS) as u16);
+        let known = Refusals::unpack(word.load(Ordering::Relaxed));
+        let known = if known.key == key { known } else { Refusals { key, ..Refusals::default() } };
+        Some((word, known.at(tick), tick))
+    }
+
+    /// Notes that the request is refused. Says whether it has come and was counted before.
+    fn note_refusal(&self, at: &Place, now: Timestamp) -> bool {
+        let Some((word, known, tick)) = self.refusals(at, now) else { return false };
+        let (known, again) = known.refused(tick);
+        word.store(known.pack(), Ordering::Relaxed);
+        again
     }
 
     /// Tells whether another limit has refused requests lately, so that admitted ones have to be counted too.
@@ -76,6 +156,11 @@ impl Demand {
     /// refuses. Of another limit up to a second's worth is remembered: a client that goes on asking for too much stays over its limit, and
     /// not only between two requests that would have fitted.
     pub fn refuse(&self, at: &Place, now: Timestamp, judgement: &Judgement, cost: Cost) -> bool {
+        self.note_refusal(at, now);
+        self.remember(at, now, judgement, cost)
+    }
+
+    fn remember(&self, at: &Place, now: Timestamp, judgement: &Judgement, cost: Cost) -> bool {
         if let Some((_, penalised)) = self.state.count_refusal(at, now, cost) {
             return penalised;
         }
@@ -85,8 +170,26 @@ impl Demand {
         false
     }
 
+    /// Counts an admitted request, but for one that was counted when it was refused.
+    pub fn charge_admitted(&self, at: &Place, now: Timestamp, cost: Cost) {
+        if let Some((word, known, _)) = self.refusals(at, now)
+            && known.before > 0
+        {
+            word.store(Refusals { before: known.before - 1, ..known }.pack(), Ordering::Relaxed);
+            return;
+        }
+        self.charge(at, now, cost);
+    }
+
+    /// Counts a request that another limit refuses, but for one that was counted when it was refused before.
+    pub fn charge_refused(&self, at: &Place, now: Timestamp, cost: Cost) {
+        if !self.note_refusal(at, now) {
+            self.charge(at, now, cost);
+        }
+    }
+
     /// Charges the request as the limit would if there were no other: after a wait that it allows, or as one that it refuses.
-    pub fn charge(&self, at: &Place, now: Timestamp, cost: Cost) {
+    fn charge(&self, at: &Place, now: Timestamp, cost: Cost) {
         let probe = Probe::unasked(at, cost);
         let Err(lost) = self.state.commit(&probe, now) else { return };
         match lost.judgement.retry_nanos {
@@ -95,7 +198,7 @@ impl Demand {
                 // one that loses a race for that moment is not counted
                 let _ = self.state.commit(&later, Timestamp::from_nanos(now.nanos().saturating_add(wait)));
             }
-            _ => _ = self.refuse(at, now, &lost.judgement, cost),
+            _ => _ = self.remember(at, now, &lost.judgement, cost),
         }
     }
 
@@ -108,7 +211,7 @@ impl Demand {
     }
 
     pub(super) fn memory(&self) -> Bytes {
-        self.state.memory()
+        Bytes(self.state.memory().0 + (KEYS * size_of::<AtomicU64>()) as u64)
     }
 }
 
@@ -122,4 +225,30 @@ fn smaller(spec: &Spec<'_>) -> Vec<Kind> {
         kind
     };
     spec.kinds.iter().map(smaller).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(known: Refusals, times: u16, now: u16) -> (Refusals, u16) {
+        (0..times).fold((known.at(now), 0), |(known, again), _| {
+            let (known, was) = known.refused(now);
+            (known, again + u16::from(was))
+        })
+    }
+
+    #[test]
+    fn only_after_a_pause_requests_come_again_and_no_more_than_were_refused() {
+        let (known, again) = refused(Refusals::default(), 6, 100);
+        assert_eq!((known.since, again), (6, 0), "all are new");
+        let (known, again) = refused(known, 300, 100 + PAUSE_TICKS - 1);
+        assert_eq!((known.since, again), (306, 0), "it did not wait");
+        let (known, again) = refused(known, 310, 200);
+        assert_eq!((known.since, again), (310, 306));
+        let (known, again) = refused(known, 2, 300);
+        assert_eq!((known.before, again), (308, 2), "the others may still come");
+        assert_eq!(known.at(300 + FORGOTTEN_TICKS), Refusals { last: 300 + FORGOTTEN_TICKS, ..Refusals::default() });
+        assert_eq!(Refusals::unpack(known.pack()), known);
+    }
 }

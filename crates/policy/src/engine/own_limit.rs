@@ -3,7 +3,8 @@
 //! A refused request is charged nowhere. So the limit of a client that `fair_share` holds below it is never used up, and alone would never
 //! refuse. Beside a `fair_share` each limit of the client's own, of whatever kind, counts what is asked for as well: its [`Demand`], charged
 //! as if there were no `fair_share`. Of a request for which `fair_share` has no unit at once the demands are asked. If one has no room, its
-//! limit refuses. The answer is that limit's then (429), and those who wait for a unit are clients that keep to their limits.
+//! limit refuses. The answer is that limit's then (429), and those who wait for a unit are clients that keep to their limits. A client that
+//! comes again after it has waited as it was told asks for the same once more, and that is counted once.
 
 use super::core::Engine;
 use super::decision::{DecidedBy, Outcome, Reading, Refusal};
@@ -77,12 +78,14 @@ impl Engine {
         let is_watched =
             |reading: &Reading| self.limiter(reading.rule).is_some_and(|limiter| limiter.is_demand_watched(now));
         if evaluation.decision.readings.iter().any(is_watched) {
-            self.charge_demands(evaluation, now);
+            self.demands(evaluation, now)
+                .for_each(|(_, demand, place, cost)| demand.charge_admitted(&place, now, cost));
         }
     }
 
-    pub(super) fn charge_demands(&self, evaluation: &Evaluation, now: Timestamp) {
-        self.demands(evaluation, now).for_each(|(_, demand, place, cost)| demand.charge(&place, now, cost));
+    /// Charges what a request that a `fair_share` refuses asks for of its client's own limits.
+    pub(super) fn charge_refused_demands(&self, evaluation: &Evaluation, now: Timestamp) {
+        self.demands(evaluation, now).for_each(|(_, demand, place, cost)| demand.charge_refused(&place, now, cost));
     }
 
     /// The demands of the limits that have room for the request, with the position of their reading, and where and what it counts.

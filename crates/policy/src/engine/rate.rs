@@ -159,7 +159,7 @@ impl Engine {
         }
         decision.no_place = Some(NoPlace { tier: decision.class.tier, ..no_place });
         decision.verdict = Verdict::Refused(Refusal::FairShare);
-        self.charge_demands(evaluation, now);
+        self.charge_refused_demands(evaluation, now);
     }
 }
 

@@ -20,7 +20,9 @@ use crate::kinds::{START, kinds, nth};
 
 const SECOND: u64 = 1_000_000_000;
 /// After it nothing is remembered that a limit does not hold by its own promise.
-const PAUSE: u64 = 30 * SECOND;
+const PAUSE: u64 = 70 * SECOND;
+/// A refused client that asks for nothing for so long may come again with the same requests, which are counted once.
+const WAITED: u64 = 750_000_000;
 const METHODS: [Method; 3] = [Method::GET, Method::POST, Method::PUT];
 
 /// Every kind of the list that refuses by a client's own key, and a rate in all the ways in which a limit can be a client's own.
@@ -78,12 +80,16 @@ proptest! {
             let [alone, admitted] = [(); 2].map(|()| book(vec![own.clone()]));
             press(&with_share);
             let mut now = START;
-            // of each client: its last request, and whether it was over its limit since it paused for so long that nothing is remembered
-            let mut clients = [(START, false); 3];
+            // of each client, since it paused for so long that nothing is remembered: its last request, whether it was over its limit, when it
+            // was refused for what it asks for, and whether it came again after it had waited
+            let mut clients = [(START, false, None::<u64>, false); 3];
             for (n, (gap, client, cost)) in steps.iter().enumerate() {
                 now += if gap % 20 == 0 { PAUSE } else { gap * 1_000_000 };
-                let (last, was_over) = &mut clients[*client];
-                *was_over &= now - std::mem::replace(last, now) < PAUSE;
+                let (last, was_over, refused, again) = &mut clients[*client];
+                if now - std::mem::replace(last, now) >= PAUSE {
+                    (*was_over, *refused, *again) = (false, None, false);
+                }
+                *again |= refused.is_some_and(|refused| now - refused > WAITED);
                 let decision = decide(&with_share, *client, n, *cost, now);
                 let by_demand = decision.readings[0].by == DecidedBy::Offered;
                 // what the limit refuses by its own count is no demand
@@ -95,9 +101,12 @@ proptest! {
                 }
                 let without = decide(&alone, *client, n, *cost, now).verdict;
                 *was_over |= without != Verdict::Admitted;
+                if decision.verdict == Verdict::Refused(Refusal::FairShare) || by_demand {
+                    *refused = Some(now);
+                }
                 let told = format!("{} {:?}, request {n}: {decision:?}, alone {without:?}", own.name, own.kind);
                 match decision.verdict {
-                    Verdict::Refused(Refusal::FairShare) => prop_assert_eq!(without, Verdict::Admitted, "{}", told),
+                    Verdict::Refused(Refusal::FairShare) => prop_assert!(*again || without == Verdict::Admitted, "{}", told),
                     Verdict::Refused(_) if by_demand => {
                         prop_assert!(*was_over, "{}", told);
                         let wait = decision.readings[0].retry_nanos.expect("a wait is told");
@@ -233,6 +242,31 @@ fn a_demand_goes_on_after_a_reload_and_costs_memory_beside_a_fair_share_only() {
     // an eighth of it, but for what each table needs whatever its size
     let demand = beside - share - alone;
     assert!((alone / 8..alone / 6).contains(&demand), "{demand} beside {alone}");
+}
+
+#[test]
+fn a_client_that_waits_as_it_was_told_is_not_told_a_limit_that_has_room() {
+    // a hundred an hour: a request that is refused once a second would use that up in two minutes, if each try counted
+    let hourly =
+        of_kind::Rate { rate: Rate::new(100, Duration::from_secs(3_600)).unwrap(), burst: 100, memory: Bytes(1 << 20) };
+    let engine = book(vec![by_client("own", Kind::Rate(hourly)), fair_share(30)]);
+    let polite = head("203.0.113.7");
+    // its own network, so that it is as heavy as that
+    let others: Vec<_> = (10..210).map(|n| head(&format!("203.0.113.{n}"))).collect();
+    let (mut refused, mut now) = (0, START);
+    for _ in 0..300 {
+        for n in 0..60_u64 {
+            let _ = ask(&engine, &others[(now / SECOND + n) as usize % 200], now + n * SECOND / 60);
+        }
+        let (decision, _) = ask(&engine, &polite, now + SECOND - 1);
+        match decision.verdict {
+            Verdict::Admitted => {}
+            Verdict::Refused(Refusal::FairShare) => refused += 1,
+            Verdict::Refused(_) => panic!("after {refused} refusals: {decision:?}"),
+        }
+        now += SECOND;
+    }
+    assert!(refused > 150, "{refused}");
 }
 
 fn faster_rule() -> Rule {
