@@ -123,7 +123,7 @@ fn read(dump: &str) -> Count {
         if rest.is_empty() {
             names.get(id).copied().unwrap_or_default()
         } else {
-            *names.entry(id).insert_entry(rest.trim()).get()
+            names.entry(id).insert_entry(rest.trim()).get()
         }
     }
     let (mut caller, mut callee) = ("", "");

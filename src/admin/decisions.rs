@@ -116,5 +116,6 @@ fn around<T>(process: &Process, ask: impl FnOnce(&Surroundings<'_>) -> T) -> T {
         fields: &|route| generation.fields(route),
         unix_nanos_at_origin: process.unix_nanos_at_origin(),
         bans: &bans,
+        name: &|mark, network, level| process.name_of(mark, network, level),
     })
 }

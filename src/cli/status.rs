@@ -11,7 +11,7 @@ use super::{exit, running};
 use crate::admin::client;
 use crate::human::{NOTHING, columns, duration, percent, span};
 use crate::observe::notices::notice::Notice;
-use crate::observe::state::{FAILS, Listener, Origin, Recent, Snapshots, State};
+use crate::observe::state::{FAILS, Holder, Listener, Origin, Recent, Snapshots, State};
 use crate::store::{BreakerState, StoreState};
 use crate::units::Bytes;
 
@@ -97,6 +97,15 @@ fn text(state: &State) -> String {
         let inflight = origin.limit.map_or(inflight.to_string(), |limit| format!("{inflight}/{limit}"));
         let healthy = format!("{healthy}/{}", origin.endpoints.len());
         [name.clone(), inflight, queued.to_string(), healthy, errors.to_string(), shed.to_string()]
+    });
+    let doors = state.contended_doors();
+    let rows: Vec<(&str, &str, &Holder)> =
+        doors.iter().flat_map(|(name, door)| door.rows().map(|(what, holder)| (*name, what, holder))).collect();
+    let head = ["WHO HOLDS AND WAITS", "of", "class", "holds", "waits", "used lately"];
+    table(&mut screen, head, &rows, |(of, what, holder)| {
+        let Holder { name, criticality, held, waiting, used } = holder;
+        let (name, used) = (format!("{what} {name}"), format!("{used:.1}"));
+        [name, (*of).to_owned(), criticality.to_string(), held.to_string(), waiting.to_string(), used]
     });
     let head = ["LIMIT", "keys~", "fill", "admitted", "refused", "refused elsewhere", "shadow"];
     table(&mut screen, head, &state.limits, |limit| {

@@ -20,9 +20,9 @@ use super::pseudonym::{Pseudonym, Pseudonyms};
 use crate::answer::headers::retry_after_seconds;
 use crate::answer::{self, RouteFields};
 use crate::bans::BanTable;
-use crate::client::{Client, ClientRules, Mark, Trust, resolve};
+use crate::client::{Client, ClientNetwork, ClientRules, Mark, Trust, resolve};
 use crate::engine::{DecisionId, Engine, Evaluation, Outcome, Refusal, Verdict};
-use crate::explain::{BanPart, Beside, Book, Explanation, Known, Record};
+use crate::explain::{BanPart, Beside, Book, Explanation, HeavyPart, Known, Record};
 use crate::limiter::sharing::StoreError;
 use crate::policy::Policy;
 use crate::request::{Peer, Request};
@@ -73,6 +73,8 @@ pub struct Surroundings<'a> {
     pub unix_nanos_at_origin: u64,
     /// The bans in force.
     pub bans: &'a BanTable,
+    /// The name of a client, or of a network of this level.
+    pub name: &'a dyn Fn(Mark, ClientNetwork, u8) -> String,
 }
 
 /// Whom decisions are asked about: every pseudonym that the client has, or had under an earlier key.
@@ -309,6 +311,7 @@ impl Decisions {
                 let until = around.unix_nanos_at_origin.saturating_add(ban.until.nanos());
                 Some(BanPart::of(ban, answer::entry::time_text(ban.given), answer::entry::time_text(until)))
             }),
+            heaviest: heaviest(record, around),
             status,
             sent,
             replaced,
@@ -316,6 +319,16 @@ impl Decisions {
         };
         Some(Explanation::new(record, book, known))
     }
+}
+
+/// Who had most of what a request found too little of.
+fn heaviest(record: &Record, around: &Surroundings<'_>) -> Vec<HeavyPart> {
+    let heaviest = record.no_place.iter().flat_map(|place| place.heaviest.iter().flatten());
+    let named = heaviest.filter_map(|heavy| {
+        let (mark, network) = Client::of_label(&heavy.label, heavy.level)?;
+        Some(HeavyPart::new(heavy, (around.name)(mark, network, heavy.level)))
+    });
+    named.collect()
 }
 
 impl Whom {

@@ -9,6 +9,7 @@
 mod answers;
 mod bans;
 mod condition;
+mod door;
 mod offenders;
 
 use std::borrow::Cow;
@@ -31,6 +32,8 @@ pub use bans::{BanState, Banned, Bans, NamedNetworks, Unbanned};
 pub use answers::{Answers, Ending, FAILS, Recent};
 pub use condition::{Condition, ConditionKind, Sign};
 pub use offenders::{Network, Offender, Offenders};
+
+pub use door::{Door, Holder};
 
 /// A word of a fixed list, such as a kind of limit.
 pub type Word = Cow<'static, str>;
@@ -281,6 +284,9 @@ pub struct Origin {
     pub healthy: usize,
     /// Every address that its names lead to.
     pub endpoints: Vec<Endpoint>,
+    /// Who holds its places and who waits for one; `None` without a cap.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub door: Option<Door>,
     /// Requests whose client has left and that still hold their places.
     #[serde(skip)]
     pub abandoned: u64,
@@ -351,6 +357,9 @@ pub struct Limit {
     pub not_obeyed: u64,
     /// Of the requests that it allowed, those that were refused all the same: by another limit, or for lack of room at the origin.
     pub refused_elsewhere: u64,
+    /// Of a `fair_share`: who used its units and who waits for one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub door: Option<Door>,
     /// Whether it counts by a key; one that does not has no table worth showing.
     #[serde(skip)]
     pub keyed: bool,

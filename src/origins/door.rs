@@ -156,6 +156,11 @@ impl OriginDoor {
         self.places.look(look)
     }
 
+    /// The same, after all that hold a place were counted for who they are.
+    pub fn look_at_all<R>(&self, look: impl FnOnce(&Places) -> R) -> R {
+        self.places.look_at_all(self.clock.now(), look)
+    }
+
     /// Another number of places, which an adaptive cap has found.
     pub fn set_max(&self, max: u32) {
         self.divide(|division| division.all.places = max);

@@ -8,6 +8,7 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 
 use super::generation::{Generation, Next};
 use crate::bans::Saved;
+use crate::client::{ClientNetwork, Mark};
 use crate::config::settings::{ClientInLog, Settings};
 use crate::edge::tls::watch::Watch;
 use crate::observe::access_log::AccessLog;
@@ -197,6 +198,16 @@ impl Process {
     /// Returns the form of clients in the log and in lists.
     pub fn clients_in_log(&self) -> ClientInLog {
         self.access_log.as_ref().map_or(ClientInLog::Pseudonym, AccessLog::clients)
+    }
+
+    /// The name of a client, as in the access log; or that of a network around it, which names nobody.
+    pub fn name_of(&self, mark: Mark, network: ClientNetwork, level: u8) -> String {
+        match self.clients_in_log() {
+            ClientInLog::Pseudonym if level == 0 => {
+                self.pseudonyms.all_named(mark, network).next().map_or_else(String::new, |name| name.to_string())
+            }
+            ClientInLog::Pseudonym | ClientInLog::Address => network.to_string(),
+        }
     }
 
     /// Has every answer close its connection from now on, so that clients go elsewhere.

@@ -3,12 +3,15 @@
 //! [`counts`] takes some microseconds for each name and is read once a second for the history. [`state`] adds what takes longer: how
 //! crowded each table is (up to a tenth of a millisecond), each endpoint, the stores.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use super::generation::Generation;
 use super::process::Process;
 use crate::client::Client;
 use crate::config::settings::{ClientInLog, LogTarget};
+use crate::door::{self, Line};
 use crate::limiter::Limiter;
 use crate::limiter::sharing::Sharing;
 use crate::observe::access_log::AccessLog;
@@ -18,7 +21,8 @@ use crate::observe::notices::sample::ONE_IN;
 use crate::observe::notices::seen::Look;
 use crate::observe::offenders;
 use crate::observe::state::{
-    Address, Certificate, Condition, Config, Endpoint, Limit, Network, Offender, Offenders, Overload, State,
+    Address, Certificate, Condition, Config, Door, Endpoint, Holder, Limit, Network, Offender, Offenders, Overload,
+    State, Word,
 };
 use crate::origins::origin::OriginState;
 use crate::overload::Resource;
@@ -26,7 +30,7 @@ use crate::policy::OriginAddress;
 use crate::sketch::heaviest;
 use crate::store::{BreakerState, StoreState};
 use crate::system::clock::wall_nanos;
-use crate::units::{Prefix, Timestamp};
+use crate::units::{Criticality, Prefix, Timestamp};
 
 /// The condition of the whole is judged by so many seconds.
 const CONDITION_SECONDS: usize = 10;
@@ -53,6 +57,7 @@ pub fn state(process: &Process) -> State {
     let mut state = described(process, &generation);
     limits(&generation, &mut state, now, |_, _| true);
     origins(&generation, &mut state, now);
+    doors(process, &generation, &mut state);
     state.stores = stores(&generation);
     state.certificates = certificates(process);
     let access_log = process.access_log.as_ref().map(|log| ("access", log.state()));
@@ -147,6 +152,57 @@ pub fn origins(generation: &Generation, state: &mut State, now: Timestamp) {
         shown.addresses = addresses(origin, now);
         shown.abandoned = u64::from(origin.abandoned().count());
         shown.despite = origin.watches().then(|| origin.despite());
+    }
+}
+
+/// Fills in who holds the places of origins and the units of fair shares, and who waits for them.
+pub fn doors(process: &Process, generation: &Generation, state: &mut State) {
+    for (shown, origin) in state.origins.iter_mut().zip(generation.origins()) {
+        let capped = origin.limit().is_some();
+        shown.door = capped.then(|| {
+            origin.door().look_at_all(|places| Door {
+                held: by_class(places.held_by_class()),
+                reserve: places.reserve().into(),
+                ..door(process, places.line(), places.half_life())
+            })
+        });
+    }
+    for (shown, limiter) in state.limits.iter_mut().zip(generation.engine().limiters()) {
+        shown.door = limiter.rate_door().map(|(units, _)| {
+            units
+                .look(|tokens| Door { reserve: tokens.spec().kept, ..door(process, tokens.line(), tokens.half_life()) })
+        });
+    }
+}
+
+fn by_class(counts: [u32; 4]) -> BTreeMap<Word, u64> {
+    Criticality::ALL.into_iter().zip(counts).map(|(class, count)| (class.word().into(), count.into())).collect()
+}
+
+fn door(process: &Process, line: &Line, half_life: Duration) -> Door {
+    let mut holders: Vec<door::Holder> = line.holders().collect();
+    let weight = |holder: &door::Holder| holder.held as f32 + holder.used;
+    holders.sort_by(|one, other| weight(other).total_cmp(&weight(one)).then(other.waiting.cmp(&one.waiting)));
+    let named = |holder: &door::Holder| {
+        let (mark, network) = Client::of_label(&holder.label, holder.level)?;
+        Some(Holder {
+            name: process.name_of(mark, network, holder.level),
+            criticality: holder.criticality.word().into(),
+            held: holder.held.into(),
+            waiting: holder.waiting.into(),
+            used: holder.used.into(),
+        })
+    };
+    let of = |keys: bool| {
+        let holders = holders.iter().filter(|holder| (holder.level == 0) == keys);
+        holders.filter_map(named).take(Door::SHOWN).collect()
+    };
+    Door {
+        waiting: by_class(line.waiting_by_class()),
+        half_life_seconds: half_life.as_secs_f64(),
+        clients: of(true),
+        networks: of(false),
+        ..Door::default()
     }
 }
 

@@ -3,6 +3,8 @@
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use serde_json::Value;
+
 use crate::explain;
 use crate::harness::client::request;
 use crate::harness::gate::{binary, end};
@@ -109,9 +111,46 @@ fn of_a_full_queue_the_heaviest_is_refused_and_told_why() {
     assert!(refused.field("retry-after").is_some());
     let id = refused.field("x-tidegate-decision").expect("a refusal has an id");
     let told = end(binary().args(["explain", "--decision", &id, "--admin"]).arg(gate.admin_socket())).stdout;
-    for words in ["app: 1 of 1 places held, 5 waited; the heaviest went", "its client held 1, had 4 waiting"] {
+    for words in [
+        "app: 1 of 1 places held, 5 waited; the heaviest went",
+        "its client held 1, had 4 waiting",
+        "4 would have gone before it",
+        ": 1 held, 3 waiting",
+    ] {
         assert!(told.contains(words), "{words} in:\n{told}");
     }
+    let document =
+        end(binary().args(["explain", "--decision", &id, "--format", "json", "--admin"]).arg(gate.admin_socket()));
+    let document: Value = serde_json::from_str(&document.stdout).expect("it is JSON");
+    let heaviest = &document["queue"]["heaviest"][0];
+    assert_eq!((&heaviest["what"], &heaviest["held"], &heaviest["waiting"]), (&"client".into(), &1.into(), &3.into()));
+    // the pseudonym under which the access log has the client that was refused
+    assert_eq!(heaviest["name"], document["client"]["pseudonym"]);
+    // page, top, status and metrics say who holds and waits now
+    let status =
+        |arguments: &[&str]| end(binary().arg("status").args(arguments).arg("--admin").arg(gate.admin_socket())).stdout;
+    let state: Value = serde_json::from_str(&status(&["--format", "json"])).expect("it is JSON");
+    let door = &state["origins"][0]["door"];
+    assert_eq!((&door["held"]["default"], &door["waiting"]["default"]), (&1.into(), &4.into()), "{door}");
+    let clients: Vec<_> =
+        door["clients"].as_array().unwrap().iter().map(|one| (&one["held"], &one["waiting"])).collect();
+    assert_eq!(clients, [(&1.into(), &3.into()), (&0.into(), &1.into())], "{door}");
+    let networks: Vec<_> = door["networks"].as_array().unwrap().iter().map(|one| &one["name"]).collect();
+    assert_eq!(networks, ["127.0.0.0/24", "127.0.0.0/16"], "{door}");
+    assert_eq!(door["clients"][0]["name"], document["client"]["pseudonym"], "{door}");
+    let top = end(binary().args(["top", "--once", "--width", "100", "--admin"]).arg(gate.admin_socket())).stdout;
+    let name = door["clients"][0]["name"].as_str().unwrap();
+    for screen in [status(&[]), top] {
+        let row = screen
+            .lines()
+            .find(|line| line.starts_with(&format!("client {name}")))
+            .unwrap_or_else(|| panic!("{screen}"));
+        let cells: Vec<&str> = row.split_whitespace().skip(2).take(4).collect();
+        assert_eq!(cells, ["app", "default", "1", "3"], "{screen}");
+    }
+    let metrics = gate.metrics();
+    assert_eq!(metrics.sum("tidegate_origin_held_requests", &[("criticality", "default")]), 1.0);
+    assert_eq!(metrics.sum("tidegate_origin_most_held_requests", &[("by", "network")]), 1.0);
     latches.iter().for_each(Latch::open);
     for connection in flood.iter_mut().chain([&mut light]) {
         assert_eq!(connection.answer_to("GET").expect("an answer comes").status, 200);

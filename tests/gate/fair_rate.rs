@@ -149,3 +149,23 @@ fn a_stop_answers_who_waits() {
     assert_eq!(connection.answer_to("GET").unwrap().status, 200, "it waited, and has its turn");
     assert!(gate.exit_status().success());
 }
+
+#[test]
+fn what_is_kept_of_a_rate_for_critical_requests_is_theirs() {
+    let policy = site("capacity: 1/h, burst: 10, wait: 1ms, reserve: 10%, reserved: { critical: 40% }");
+    let pay = "  - { name: pay, match: { path: /pay }, limits: [fair], respond: { status: 200 }, criticality: critical }\ntelemetry:";
+    let folder = Folder::new();
+    let mut command = binary();
+    command.env("RUNTIME_DIRECTORY", folder.path());
+    let gate = Gate::start_in(folder, Stdio::null(), command, &policy.replacen("telemetry:", pay, 1));
+    let ask = |net: u8, path: &str| gate.fetch(path, &format!("X-Forwarded-For: 10.{net}.0.1\r\n"));
+    // six of ten are everybody's
+    let site: Vec<u16> = (0..8).map(|net| ask(net, "/").status).collect();
+    assert_eq!(site, [200, 200, 200, 200, 200, 200, 503, 503]);
+    let pay: Vec<u16> = (100..105).map(|net| ask(net, "/pay").status).collect();
+    assert_eq!(pay, [200, 200, 200, 200, 503]);
+    let refused = ask(9, "/");
+    let id = refused.field("x-tidegate-decision").expect("a refusal has an id");
+    let told = end(binary().args(["explain", "--decision", &id, "--admin"]).arg(gate.admin_socket())).stdout;
+    assert!(told.contains("kept for more important requests: 4"), "{told}");
+}

@@ -16,7 +16,7 @@ const ROUNDS: usize = 400;
 fn asks(host: u64) -> Asks {
     let hash = |level: u64, part: u64| Some((part | level << 40 | 1 << 60).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let path = Path([hash(1, host), hash(2, host >> 8), hash(3, host >> 16)]);
-    Asks { path, weight: 1.0, criticality: Criticality::Default }
+    Asks { path, weight: 1.0, criticality: Criticality::Default, ..Asks::NOBODY }
 }
 
 /// A clock that moves by so many nanoseconds each time.

@@ -44,6 +44,7 @@ fn whole(process: &Process, listeners: &[(String, String)]) -> View {
     let mut state = state::described(process, &generation);
     state::limits(&generation, &mut state, now, |place, limit| place < MOST_ROWS || shares_out(limit));
     state::origins(&generation, &mut state, now);
+    state::doors(process, &generation, &mut state);
     state.stores = state::stores(&generation);
     for (listener, (_, address)) in state.listeners.iter_mut().zip(listeners) {
         listener.address.clone_from(address);
@@ -147,6 +148,7 @@ fn decisions(process: &Process, generation: &Generation, now: Timestamp) -> Vec<
         fields: &|route| generation.fields(route),
         unix_nanos_at_origin: process.unix_nanos_at_origin(),
         bans: &bans,
+        name: &|mark, network, level| process.name_of(mark, network, level),
     };
     let since = Timestamp::from_nanos(now.nanos().saturating_sub(SECONDS as u64 * 1_000_000_000));
     let past = process.history.lately(SECONDS);

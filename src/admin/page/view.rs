@@ -1,7 +1,7 @@
 //! Everything that the page shows at one moment, gathered and drawn elsewhere.
 
 use crate::observe::history::{Past, RoutePast};
-use crate::observe::state::{BanState, Condition, ConditionKind, Offenders, Origin, State};
+use crate::observe::state::{BanState, Condition, ConditionKind, Door, Limit, Offenders, Origin, State};
 
 /// Rows of a section at most: a page is for people.
 pub const MOST_ROWS: usize = 50;
@@ -39,7 +39,13 @@ impl View {
 
     /// Removes everything that names clients or configuration: addresses stand in the configuration, and notices tell of both.
     pub fn without_names(self) -> View {
-        let nowhere = |origin: Origin| Origin { endpoints: Vec::new(), addresses: Vec::new(), ..origin };
+        let nobody = |door: Door| Door { clients: Vec::new(), networks: Vec::new(), ..door };
+        let nowhere = |origin: Origin| Origin {
+            endpoints: Vec::new(),
+            addresses: Vec::new(),
+            door: origin.door.map(nobody),
+            ..origin
+        };
         let origins = self.state.origins.into_iter().map(nowhere).collect();
         let loads =
             self.state.loads.into_iter().map(|load| crate::observe::state::Load { text: String::new(), ..load });
@@ -52,8 +58,11 @@ impl View {
             },
             _ => self.state.condition,
         };
+        let unnamed = |limit: Limit| Limit { door: limit.door.map(nobody), ..limit };
+        let limits = self.state.limits.into_iter().map(unnamed).collect();
         let mut state = State {
             origins,
+            limits,
             condition,
             loads: loads.collect(),
             notices: Vec::new(),

@@ -11,7 +11,7 @@ use crate::observe::condition::{Next, next};
 use crate::observe::history::{LimitPast, OriginPast, Past, RoutePast};
 use crate::observe::notices;
 use crate::observe::state::{
-    Answers, Condition, Limit as LimitNow, Offenders, Origin as OriginNow, Overload, Requests, Route as RouteNow,
+    Answers, Condition, Door, Limit as LimitNow, Offenders, Origin as OriginNow, Overload, Requests, Route as RouteNow,
     State, Word,
 };
 
@@ -90,10 +90,23 @@ pub struct Model {
     pub limits: Vec<Limit>,
     /// In the order of the policy file.
     pub origins: Vec<Origin>,
+    /// Who holds places or waits, at each origin and `fair_share` at which somebody waits.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub doors: Vec<NamedDoor>,
     /// Whom the limits refused most.
     pub offenders: Offenders,
     /// What the operator should know of.
     pub notices: Vec<Notice>,
+}
+
+/// The door of an origin or a limit.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct NamedDoor {
+    /// The origin or the limit.
+    pub name: String,
+    /// Who holds and who waits.
+    #[serde(flatten)]
+    pub door: Door,
 }
 
 /// A limit.
@@ -207,6 +220,8 @@ impl Model {
             let past = history.origins.get(&now.name);
             Origin::of(now, past.unwrap_or(&OriginPast::default()), seconds)
         };
+        let named = |(name, door): (&str, &Door)| NamedDoor { name: name.to_owned(), door: door.clone() };
+        let doors = status.contended_doors().into_iter().map(named).collect();
         Model {
             schema: SCHEMA,
             version: status.version,
@@ -229,6 +244,7 @@ impl Model {
             routes: status.routes.into_iter().map(route).collect(),
             limits: status.limits.into_iter().map(limit).collect(),
             origins: status.origins.into_iter().map(origin).collect(),
+            doors,
             offenders,
         }
     }

@@ -138,6 +138,12 @@ catalogue! {
         "How many requests may be with the origin at once; absent without a cap.");
     ORIGIN_QUEUE = read("tidegate_origin_queue_requests", Gauge, &["origin", "criticality"],
         "Requests that wait for a place at the origin now.");
+    ORIGIN_HELD = read("tidegate_origin_held_requests", Gauge, &["origin", "criticality"],
+        "Requests that hold a place at the origin now; absent without a cap.");
+    ORIGIN_MOST_HELD = read("tidegate_origin_most_held_requests", Gauge, &["origin", "by"],
+        "Places that the one client, or the one network, holds which holds most.");
+    ORIGIN_RESERVE = read("tidegate_origin_reserve_places", Gauge, &["origin"],
+        "Places that the heaviest clients leave to lighter ones now.");
     ORIGIN_ABANDONED = read("tidegate_origin_abandoned_requests", Gauge, &["origin"],
         "Requests whose client has left and that hold places at the origin until its work should be over.");
     ORIGIN_SHED = held("tidegate_origin_shed_requests_total", Counter, &["origin", "criticality", "reason"],

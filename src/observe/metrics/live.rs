@@ -6,7 +6,7 @@ use prometheus::proto::{self, MetricFamily, MetricType};
 
 use super::catalogue::{self, Family, Kind};
 use super::process::Process;
-use crate::observe::state::{Address, Limit, Origin, State};
+use crate::observe::state::{Address, Door, Limit, Origin, State};
 use crate::store::{ExchangeState, StoreState};
 use crate::system::buffers::BUFFERS;
 use crate::units::Criticality;
@@ -68,6 +68,15 @@ impl Page {
         self.add(&catalogue::ORIGIN_INFLIGHT_LIMIT, Some(name), origin.limit);
         for (class, queued) in Criticality::ALL.into_iter().zip(origin.queued_by_class) {
             self.add_labelled(&catalogue::ORIGIN_QUEUE, &[name, class.word()], queued as f64);
+        }
+        if let Some(door) = &origin.door {
+            for (class, held) in &door.held {
+                self.add_labelled(&catalogue::ORIGIN_HELD, &[name, class], *held as f64);
+            }
+            for (by, holders) in [("client", &door.clients), ("network", &door.networks)] {
+                self.add_labelled(&catalogue::ORIGIN_MOST_HELD, &[name, by], Door::most(holders) as f64);
+            }
+            self.add_fraction(&catalogue::ORIGIN_RESERVE, Some(name), Some(door.reserve));
         }
         self.add(&catalogue::ORIGIN_ABANDONED, Some(name), Some(origin.abandoned));
         self.add(&catalogue::ORIGIN_DESPITE, Some(name), origin.despite);

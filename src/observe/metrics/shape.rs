@@ -119,9 +119,9 @@ impl Shape {
         const PER_SLOT: usize = VERDICTS + 1;
         // contended; read: in flight, upgraded, memory, leased, fill, error, exact keys, load, displaced, pending, share, capacity, offered
         const PER_LIMIT: usize = 14;
-        // shed by class, errors, connections new and reused, retries made and refused; read: queue by class, in flight, its limit, abandoned,
-        // despite
-        const PER_ORIGIN: usize = CLASSES * SHED_REASONS.len() + ORIGIN_ERRORS.len() + 2 + 2 + CLASSES + 4;
+        // shed by class, errors, connections new and reused, retries made and refused; read: queue and held by class, in flight, its limit,
+        // abandoned, despite, most held by client and by network, reserve
+        const PER_ORIGIN: usize = CLASSES * SHED_REASONS.len() + ORIGIN_ERRORS.len() + 2 + 2 + 2 * CLASSES + 4 + 3;
         // healthy, ejections
         const PER_ADDRESS: usize = 2;
         // build, policy, generation, last reload and its time, reloads by result; logs by stream and their errors, panics, the kernel's figures;

@@ -384,6 +384,10 @@ fn what_lives_elsewhere_is_shown_where_it_applies() {
     let read = State { origins: vec![state::Origin { limit: None, ..backend() }], ..all_read() };
     let page = Page::read(&metrics.render(&read));
     assert!(!page.has("tidegate_origin_inflight_limit{origin=\"backend\"}"));
+    for (labels, held) in [("by=\"client\"", 2.0), ("by=\"network\"", 3.0)] {
+        assert_eq!(page.value(&format!("tidegate_origin_most_held_requests{{origin=\"backend\",{labels}}}")), held);
+    }
+    assert_eq!(page.value("tidegate_origin_reserve_places{origin=\"backend\"}"), 1.5);
     assert_eq!(page.value("tidegate_limit_inflight_requests{limit=\"at_once\"}"), 2.0);
     assert_eq!(page.value("tidegate_limit_memory_bytes{limit=\"per_client\"}"), 4096.0);
     assert!(!page.has("tidegate_limit_inflight_requests{limit=\"per_client\"}"));

@@ -182,7 +182,7 @@ impl Limits {
 /// Returns the numbers of a limit that changed.
 fn numbers(name: &str, changed: &[Change]) -> Vec<Number> {
     /// Words that say what is promised.
-    const WORDS: [&str; 16] = [
+    const WORDS: [&str; 17] = [
         "rate",
         "burst",
         "max",
@@ -199,6 +199,7 @@ fn numbers(name: &str, changed: &[Change]) -> Vec<Number> {
         "wait",
         "networks",
         "reserve",
+        "reserved",
     ];
     let number = |change: &Change| {
         let word = change.path.strip_prefix("limits.")?.strip_prefix(name)?.strip_prefix('.')?;

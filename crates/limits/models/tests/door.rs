@@ -35,7 +35,7 @@ fn wait(mut waiting: Waiting) -> Result<Place, Standing> {
 }
 
 fn asks(host: u64) -> Asks {
-    Asks { path: Path([Some(host), None, None]), weight: 1.0, criticality: Criticality::Default }
+    Asks { path: Path([Some(host), None, None]), weight: 1.0, criticality: Criticality::Default, ..Asks::NOBODY }
 }
 
 fn now(ms: u64) -> Timestamp {

@@ -35,7 +35,7 @@ fn wait(mut waiting: TokenWaiting) -> Result<Token, Standing> {
 }
 
 fn asks(host: u64) -> Asks {
-    Asks { path: Path([Some(host), None, None]), weight: 1.0, criticality: Criticality::Default }
+    Asks { path: Path([Some(host), None, None]), weight: 1.0, criticality: Criticality::Default, ..Asks::NOBODY }
 }
 
 fn now(ms: u64) -> Timestamp {
@@ -44,7 +44,7 @@ fn now(ms: u64) -> Timestamp {
 
 /// One per second, so many at one instant, and nothing kept.
 fn door(burst: f64) -> Arc<TokenDoor> {
-    TokenDoor::new(TokensSpec { rate: 1.0, burst, kept: 0.0, queue: 2, shares: [1.0; 3] })
+    TokenDoor::new(TokensSpec { rate: 1.0, burst, kept: 0.0, queue: 2, shares: [1.0; 3], ..TokensSpec::new(1.0) })
 }
 
 /// Takes a unit, waiting for it, and uses it.
@@ -155,7 +155,7 @@ pub fn other_numbers_lose_and_find_no_unit() {
         });
         // by the numbers of another change a moment would be a whole bucket, or none
         for rate in [1_000.0, 500.0] {
-            door.follow(TokensSpec { rate, burst: 50.0, kept: 0.0, queue: 2, shares: [1.0; 3] }, now(0));
+            door.follow(TokensSpec { rate, burst: 50.0, kept: 0.0, queue: 2, shares: [1.0; 3], ..TokensSpec::new(1.0) }, now(0));
         }
         take(&door, &passed);
         other.join().unwrap();

@@ -94,10 +94,13 @@ impl Bucket {
         numbers.there(word, now) as f64 / numbers.unit as f64
     }
 
-    /// Takes one if it and those that are kept are there.
+    /// Takes one if it and those that are kept are there, and this part of the whole bucket.
     #[inline]
-    pub fn take_of_many(&self, now: Timestamp) -> bool {
-        self.take_if(now, |numbers| numbers.unit.saturating_add(numbers.kept))
+    pub fn take_of_many(&self, part: f64, now: Timestamp) -> bool {
+        self.take_if(now, |numbers| {
+            let leaves = if part > 0.0 { (numbers.depth as f64 * part) as u64 } else { 0 };
+            numbers.unit.saturating_add(numbers.kept.max(leaves))
+        })
     }
 
     /// Takes one if `1 + more` are there.
@@ -188,9 +191,9 @@ mod tests {
         bucket.put_back();
         assert_eq!(take_all(&bucket, at(100)), 1);
         assert!((0..2).all(|_| bucket.take(0.0, at(101))));
-        assert!(bucket.take_of_many(at(102)));
-        assert!(!bucket.take_of_many(at(102)), "the last one is kept");
-        assert!(bucket.take_of_many(at(103)));
+        assert!(bucket.take_of_many(0.0, at(102)));
+        assert!(!bucket.take_of_many(0.0, at(102)), "the last one is kept");
+        assert!(bucket.take_of_many(0.0, at(103)));
     }
 
     #[test]

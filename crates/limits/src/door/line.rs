@@ -3,7 +3,7 @@
 //! The requests of one key wait one behind the other. Keys are compared by scanning all that wait: with 800 of them a hand-over takes
 //! some microseconds, and it happens as often as the origin answers.
 
-use super::nodes::{Active, LEVELS, NONE, Nodes, Path};
+use super::nodes::{Active, Holder, LEVELS, Label, NONE, Nodes, Path};
 use crate::units::{Criticality, Timestamp};
 
 /// What a request asks with.
@@ -15,11 +15,14 @@ pub struct Asks {
     pub weight: f32,
     /// How much it matters.
     pub criticality: Criticality,
+    /// Who it is of, for people.
+    pub label: Label,
 }
 
 impl Asks {
     /// Of nobody in particular.
-    pub const NOBODY: Asks = Asks { path: Path([None; LEVELS]), weight: 1.0, criticality: Criticality::Default };
+    pub const NOBODY: Asks =
+        Asks { path: Path([None; LEVELS]), weight: 1.0, criticality: Criticality::Default, label: Label::NOBODY };
 }
 
 /// A request that waits. Of one line; a ticket that has been answered is never answered again.
@@ -58,6 +61,8 @@ pub struct Standing {
     pub next: f32,
     /// How many waited in all.
     pub line: u32,
+    /// How many of them would have gone before it.
+    pub ahead: u32,
 }
 
 /// One key's requests of one class, the oldest first.
@@ -69,6 +74,7 @@ struct Group {
     criticality: Criticality,
     first: u32,
     last: u32,
+    count: u32,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -90,6 +96,7 @@ const NO_GROUP: Group = Group {
     criticality: Criticality::Default,
     first: NONE,
     last: NONE,
+    count: 0,
 };
 
 /// A request that has left the line.
@@ -131,6 +138,9 @@ pub struct Line {
     pub(super) held_counts: f32,
 }
 
+/// So many of the heaviest are named where a request goes without.
+pub const HEAVIEST: usize = 3;
+
 /// Of so many hand-overs one goes to the least important class.
 const TURN: u32 = 16;
 
@@ -167,8 +177,8 @@ impl Line {
         let mut new = Line::new(rooms as u32 - 1, holding, shares);
         new.nodes.inherit(&self.nodes);
         for nodes in held {
-            let path = self.nodes.path(nodes);
-            *nodes = new.nodes.enter(&path);
+            let (path, label, criticality) = self.nodes.name(nodes);
+            *nodes = new.nodes.enter_named(&path, label, criticality);
             new.nodes.hold(nodes, 1.0);
         }
         let mut waiting: Vec<_> =
@@ -176,8 +186,8 @@ impl Line {
         waiting.sort_by_key(|(_, one)| one.serial);
         for (slot, one) in waiting {
             let Some(group) = self.groups.get(one.group as usize) else { continue };
-            let asks =
-                Asks { path: self.nodes.path(&group.nodes), weight: group.weight, criticality: group.criticality };
+            let (path, label, _) = self.nodes.name(&group.nodes);
+            let asks = Asks { path, weight: group.weight, criticality: group.criticality, label };
             new.free.retain(|free| *free != slot);
             new.sit(slot, one.serial, &asks, one.since);
         }
@@ -212,6 +222,33 @@ impl Line {
         self.nodes.active()
     }
 
+    /// The keys and networks that hold or wait, in no order.
+    pub fn holders(&self) -> impl Iterator<Item = Holder> {
+        self.nodes.holders()
+    }
+
+    /// Who holds or used most of those that are here: a network first, if it has more than each key, then keys.
+    pub fn heaviest(&self) -> [Option<Holder>; HEAVIEST] {
+        let weight = |holder: &Option<Holder>| holder.map_or(0.0, |holder| holder.held as f32 + holder.used);
+        let (mut keys, mut network): ([Option<Holder>; HEAVIEST], Option<Holder>) = ([None; HEAVIEST], None);
+        for holder in self.holders().map(Some) {
+            if holder.is_some_and(|holder| holder.level > 0) {
+                let best = weight(&network);
+                // of two that have the same, the narrower
+                let narrower = holder.map(|holder| holder.level) < network.map(|network| network.level);
+                if weight(&holder) > best || weight(&holder) == best && narrower {
+                    network = holder;
+                }
+            } else if let Some(at) = keys.iter().position(|key| weight(key) < weight(&holder)) {
+                put_at(&mut keys, at, holder);
+            }
+        }
+        if weight(&network) > keys.first().map_or(0.0, weight) {
+            put_at(&mut keys, 0, network);
+        }
+        keys
+    }
+
     /// Uses that were forgotten for heavier ones, and levels of requests that found no room to be counted.
     pub fn losses(&self) -> (u64, u64) {
         self.nodes.losses()
@@ -226,7 +263,7 @@ impl Line {
 
     /// Puts a request into a room.
     fn sit(&mut self, slot: u32, serial: u64, asks: &Asks, since: Timestamp) -> Option<Ticket> {
-        let nodes = self.nodes.enter(&asks.path);
+        let nodes = self.nodes.enter_named(&asks.path, asks.label, asks.criticality);
         let Some(at) = self.group(nodes, asks) else {
             // as many groups as rooms: cannot be
             self.nodes.quit(&nodes);
@@ -239,6 +276,7 @@ impl Line {
             if before == NONE {
                 group.first = slot;
             }
+            group.count += 1;
             before
         });
         self.change(before, |waiter| waiter.behind = slot);
@@ -264,7 +302,7 @@ impl Line {
 
     /// How a request stands that does not join, and its nodes, which are active until the caller lets them [quit](Nodes::quit).
     pub(super) fn look(&mut self, asks: &Asks) -> (Active, Standing) {
-        let nodes = self.nodes.enter(&asks.path);
+        let nodes = self.nodes.enter_named(&asks.path, asks.label, asks.criticality);
         (nodes, self.standing(&nodes, &self.parts(asks)))
     }
 
@@ -285,8 +323,7 @@ impl Line {
             *of_key = at;
         }
         if let Some(group) = self.groups.get_mut(at as usize) {
-            *group =
-                Group { nodes, parts, weight: asks.weight, criticality: asks.criticality, first: NONE, last: NONE };
+            *group = Group { nodes, parts, weight: asks.weight, criticality: asks.criticality, ..NO_GROUP };
         }
         self.end = self.end.max(at as usize + 1);
         Some(at)
@@ -317,6 +354,7 @@ impl Line {
         }
         let mut empty = false;
         if let Some(group) = self.groups.get_mut(waiter.group as usize) {
+            group.count = group.count.saturating_sub(1);
             if group.first == ticket.slot {
                 group.first = waiter.behind;
             }
@@ -368,13 +406,8 @@ impl Line {
         standing
     }
 
-    /// The request that is next, if one waits. Of so many hand-overs one looks at the classes in reverse.
-    pub(super) fn next(&mut self) -> Option<Next> {
-        self.turn = self.turn.wrapping_add(1);
-        self.best(self.turn.is_multiple_of(TURN))
-    }
-
-    /// The request that is next, of those that may go. A turn of the least important class goes to the others where that may not.
+    /// The request that is next, of those that may go. Of so many turns one looks at the classes in reverse; it goes to the others where that
+    /// one may not.
     pub(super) fn next_of(&mut self, may_go: impl Fn(&Next) -> bool) -> Option<Next> {
         self.turn = self.turn.wrapping_add(1);
         let last = if self.turn.is_multiple_of(TURN) { self.best(true).filter(&may_go) } else { None };
@@ -425,22 +458,39 @@ impl Line {
         }
         let (_, _, serial, slot) = worst?;
         let left = self.leave(Ticket { slot, serial })?;
-        Some((Left { standing: Standing { next: least, ..left.standing }, ..left }, top))
+        let standing = Standing { next: least, ahead: left.standing.line.saturating_sub(1), ..left.standing };
+        Some((Left { standing, ..left }, top))
     }
 
     /// Takes out a request that waits no longer. Says the greatest score of all that waited, too.
     pub(super) fn give_up(&mut self, ticket: Ticket) -> Option<(Left, f32)> {
-        let (mut top, mut least): (f32, f32) = (0.0, f32::INFINITY);
+        let own = self.waiters.get(ticket.slot as usize)?.group;
+        let order = |group: &Group| (group.criticality, self.score(group));
+        let own = self.groups.get(own as usize).map(order);
+        let (mut top, mut least, mut ahead): (f32, f32, u32) = (0.0, f32::INFINITY, 0);
         for (_, group) in self.groups() {
             let score = self.score(group);
             (top, least) = (top.max(score), least.min(score));
+            if Some((group.criticality, score)) < own {
+                ahead += group.count;
+            }
         }
         let left = self.leave(ticket)?;
-        Some((Left { standing: Standing { next: least, ..left.standing }, ..left }, top))
+        Some((Left { standing: Standing { next: least, ahead, ..left.standing }, ..left }, top))
     }
 
     /// Up to which part of a reserve a request must leave to lighter ones: none up to half of the heaviest, all for the heaviest.
     pub(super) fn part(score: f32, top: f32) -> f32 {
         if top <= 0.0 { 0.0 } else { (2.0 * score / top - 1.0).clamp(0.0, 1.0) }
+    }
+}
+
+/// Puts an item into a list; the last one has no room then.
+fn put_at<T>(list: &mut [T], at: usize, item: T) {
+    if let Some(rest) = list.get_mut(at..) {
+        rest.rotate_right(1);
+        if let Some(first) = rest.first_mut() {
+            *first = item;
+        }
     }
 }

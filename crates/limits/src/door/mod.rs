@@ -19,8 +19,8 @@ mod tokens;
 mod upgraded;
 
 pub use bucket::Bucket;
-pub use line::{Act, Asks, Line, Standing, Ticket};
-pub use nodes::{LEVELS, Path};
+pub use line::{Act, Asks, HEAVIEST, Line, Standing, Ticket};
+pub use nodes::{Holder, LEVELS, Label, Path};
 pub use places::{Arrived, PlaceId, Places, PlacesSpec};
 pub use reserve::Reserve;
 pub use reserved::Reserved;

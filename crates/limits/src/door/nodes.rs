@@ -6,12 +6,40 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
+use crate::units::Criticality;
+
 /// The levels of a path: the key itself, its network, and the network around that.
 pub const LEVELS: usize = 3;
 
 /// The nodes of a request, as keyed hashes: its key, and the networks around it where it is an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Path(pub [Option<u64>; LEVELS]);
+
+/// Who a request is of, for people: three words that come back as they were given. Nothing is compared by them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Label(pub [u64; 3]);
+
+impl Label {
+    /// Of nobody in particular.
+    pub const NOBODY: Label = Label([0; 3]);
+}
+
+/// A key or a network that holds or waits, for people.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Holder {
+    /// The label of its latest request.
+    pub label: Label,
+    /// The level of the node: 0 is a key, 1 its network, 2 the network around that.
+    pub level: u8,
+    /// How much its latest request mattered.
+    pub criticality: Criticality,
+    /// What it holds.
+    pub held: u32,
+    /// How many of its requests wait.
+    pub waiting: u32,
+    /// What it used lately, an average.
+    pub used: f32,
+}
 
 /// No node: of a level that the path does not have, or that found no room.
 pub(super) const NONE: u32 = u32::MAX;
@@ -28,6 +56,7 @@ pub(super) struct Nodes {
     held: Box<[f32]>,
     waiting: Box<[f32]>,
     used: Box<[f32]>,
+    named: Box<[Named]>,
     /// Positions that are free, the lowest last.
     free: Vec<u32>,
     /// One past the highest position that is taken.
@@ -40,6 +69,16 @@ pub(super) struct Nodes {
     /// Levels of requests that found no room among the active.
     uncounted: u64,
 }
+
+/// What people are told of an active node.
+#[derive(Debug, Clone, Copy)]
+struct Named {
+    label: Label,
+    level: u8,
+    criticality: Criticality,
+}
+
+const UNNAMED: Named = Named { label: Label::NOBODY, level: 0, criticality: Criticality::Default };
 
 /// The use of a node that is not active.
 #[derive(Debug, Clone, Copy, Default)]
@@ -61,6 +100,7 @@ impl Nodes {
             held: vec![0.0; active].into(),
             waiting: vec![0.0; active].into(),
             used: vec![0.0; active].into(),
+            named: vec![UNNAMED; active].into(),
             free: (0..u32::try_from(active).unwrap_or(NONE)).rev().collect(),
             end: 0,
             memory: vec![Remembered::default(); memory].into(),
@@ -72,7 +112,7 @@ impl Nodes {
 
     /// Bytes, fixed.
     pub fn memory(&self) -> usize {
-        self.hash.len() * (8 + 4 + 4 + 4 + 4 + 17) + self.memory.len() * size_of::<Remembered>()
+        self.hash.len() * (8 + 4 + 4 + 4 + 4 + 17 + size_of::<Named>()) + self.memory.len() * size_of::<Remembered>()
     }
 
     /// How many are active.
@@ -110,11 +150,6 @@ impl Nodes {
         }
     }
 
-    /// The path of active nodes.
-    pub fn path(&self, nodes: &Active) -> Path {
-        Path(nodes.map(|at| self.hash.get(at as usize).copied()))
-    }
-
     /// Lets so many half-lives pass. Places that are held are added to what was used, by the part of them during which somebody waited.
     pub fn pass(&mut self, half_lives: f64, contended: f64) {
         self.clock += half_lives;
@@ -132,6 +167,34 @@ impl Nodes {
     /// The active nodes of a path, made active where they are not.
     pub fn enter(&mut self, path: &Path) -> Active {
         path.0.map(|hash| hash.map_or(NONE, |hash| self.activate(hash)))
+    }
+
+    /// The same of a request, whose name its nodes have from now on.
+    pub fn enter_named(&mut self, path: &Path, label: Label, criticality: Criticality) -> Active {
+        let nodes = self.enter(path);
+        for (level, at) in (0..).zip(nodes) {
+            if let Some(named) = self.named.get_mut(at as usize) {
+                *named = Named { label, level, criticality };
+            }
+        }
+        nodes
+    }
+
+    /// The path of active nodes, and their label and class.
+    pub fn name(&self, nodes: &Active) -> (Path, Label, Criticality) {
+        let [key, ..] = nodes;
+        let Named { label, criticality, .. } = self.named.get(*key as usize).copied().unwrap_or(UNNAMED);
+        (Path(nodes.map(|at| self.hash.get(at as usize).copied())), label, criticality)
+    }
+
+    /// The keys and networks that hold or wait, in no order.
+    pub fn holders(&self) -> impl Iterator<Item = Holder> {
+        let rows = self.named.iter().zip(&self.held).zip(self.waiting.iter().zip(&self.used)).take(self.end);
+        let rows = rows.filter(|((_, held), (waiting, _))| **held > 0.0 || **waiting > 0.0);
+        rows.map(|((named, held), (waiting, used))| {
+            let Named { label, level, criticality } = *named;
+            Holder { label, level, criticality, held: *held as u32, waiting: *waiting as u32, used: *used }
+        })
     }
 
     fn activate(&mut self, hash: u64) -> u32 {

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use super::line::{Act, Asks, Left, Line, Next, Standing, Ticket};
-use super::nodes::{Active, LEVELS, Path};
+use super::nodes::{Active, LEVELS};
 use super::reserve::{Learned, Reserve};
 use super::reserved::Reserved;
 use crate::units::{Bytes, Criticality, Timestamp};
@@ -83,6 +83,7 @@ struct Held {
     nodes: Active,
     since: Timestamp,
     light: bool,
+    criticality: Criticality,
 }
 
 /// The places of one origin, and those who wait for them.
@@ -92,6 +93,7 @@ pub struct Places {
     max: u32,
     line: Line,
     held: u32,
+    held_by_class: [u32; 4],
     named: Box<[Option<Held>]>,
     free: Vec<u32>,
     reserve: Learned,
@@ -127,6 +129,7 @@ impl Places {
             max: spec.most,
             line: Line::new(spec.queue, named, spec.shares),
             held: 0,
+            held_by_class: [0; 4],
             named: vec![None; named as usize].into(),
             free: (0..named).rev().collect(),
             reserve: Learned::new(spec.reserve),
@@ -151,6 +154,11 @@ impl Places {
     /// How many places are taken.
     pub fn held(&self) -> u32 {
         self.held
+    }
+
+    /// How many places are held in somebody's name by requests of each class, in the order of [`Criticality::ALL`].
+    pub fn held_by_class(&self) -> [u32; 4] {
+        self.held_by_class
     }
 
     /// How many places there are.
@@ -198,8 +206,8 @@ impl Places {
     pub fn arrive(&mut self, asks: &Asks, now: Timestamp, acts: &mut impl FnMut(Act<PlaceId>)) -> Arrived {
         self.advance(now);
         if self.is_open(asks.criticality) {
-            let nodes = self.line.nodes.enter(&asks.path);
-            return Arrived::Given(self.hold(nodes, now, false));
+            let nodes = self.line.nodes.enter_named(&asks.path, asks.label, asks.criticality);
+            return Arrived::Given(self.hold(nodes, now, false, asks.criticality));
         }
         let Some(ticket) = self.line.join(asks, now) else { return Arrived::NoRoom };
         self.hand_over(now, acts);
@@ -226,6 +234,9 @@ impl Places {
             self.free.push(place.slot);
             self.line.nodes.hold(&held.nodes, -1.0);
             self.line.nodes.quit(&held.nodes);
+            if let Some(of_class) = self.held_by_class.get_mut(held.criticality.position()) {
+                *of_class = of_class.saturating_sub(1);
+            }
             let lasted = now.since(held.since);
             self.seconds += (lasted.as_secs_f32() - self.seconds) / 64.0;
             if held.light {
@@ -296,15 +307,15 @@ impl Places {
         self.held = held;
     }
 
-    /// One of the places in nobody's name is held by this path, and counts for it from now on.
-    pub fn adopt(&mut self, path: &Path, since: Timestamp, now: Timestamp) -> PlaceId {
+    /// One of the places in nobody's name is held by a request that asked so, and counts for it from now on.
+    pub fn adopt(&mut self, asks: &Asks, since: Timestamp, now: Timestamp) -> PlaceId {
         self.advance(now);
-        let nodes = self.line.nodes.enter(path);
+        let nodes = self.line.nodes.enter_named(&asks.path, asks.label, asks.criticality);
         self.held = self.held.saturating_sub(1);
-        self.hold(nodes, since, false)
+        self.hold(nodes, since, false, asks.criticality)
     }
 
-    fn hold(&mut self, nodes: Active, since: Timestamp, light: bool) -> PlaceId {
+    fn hold(&mut self, nodes: Active, since: Timestamp, light: bool, criticality: Criticality) -> PlaceId {
         self.held += 1;
         let Some(slot) = self.free.pop() else {
             self.line.nodes.quit(&nodes);
@@ -315,8 +326,11 @@ impl Places {
         if light {
             self.reserve.taken();
         }
+        if let Some(of_class) = self.held_by_class.get_mut(criticality.position()) {
+            *of_class += 1;
+        }
         if let Some(named) = self.named.get_mut(slot as usize) {
-            *named = Some(Held { serial: self.serial, nodes, since, light });
+            *named = Some(Held { serial: self.serial, nodes, since, light, criticality });
         }
         PlaceId { slot, serial: self.serial }
     }
@@ -359,7 +373,7 @@ impl Places {
             if light {
                 self.reserve.learn(now.since(left.since), self.max, now);
             }
-            let place = self.hold(left.nodes, now, light);
+            let place = self.hold(left.nodes, now, light, next.criticality);
             acts(Act::Given(left.ticket, place));
         }
     }

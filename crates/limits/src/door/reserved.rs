@@ -1,8 +1,8 @@
-//! Places for important requests.
+//! Places and units for important requests.
 
 use crate::units::Criticality;
 
-/// The part of the places that is kept for each class: less important requests leave them free.
+/// The part of the places, or of a bucket, that is kept for each class: less important requests leave it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Reserved([u16; 4]);
 
@@ -19,6 +19,17 @@ impl Reserved {
     /// The share of a class, 0 to 1.
     pub fn share(&self, criticality: Criticality) -> f64 {
         self.0.get(criticality.position()).map_or(0.0, |part| f64::from(*part) / ALL as f64)
+    }
+
+    /// The parts of all classes together, 0 to 1 where they fit.
+    pub fn sum(&self) -> f64 {
+        self.0.iter().map(|part| f64::from(*part)).sum::<f64>() / ALL as f64
+    }
+
+    /// The part of all that a request of this class must leave to more important ones, 0 to 1.
+    pub fn part_before(&self, criticality: Criticality) -> f64 {
+        let parts: u64 = self.0.iter().take(criticality.position()).map(|part| u64::from(*part)).sum();
+        parts as f64 / ALL as f64
     }
 
     /// How many of `max` places a request of this class must leave free for more important ones. Rounded up, but one place is for all.

@@ -13,12 +13,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::line::{Asks, Standing, Ticket};
-use super::nodes::{LEVELS, Path};
+use super::nodes::{LEVELS, Label, Path};
 use super::outcomes::{Outcome, Outcomes};
 use super::places::{Arrived, PlaceId, Places, PlacesSpec};
 use super::reserved::Reserved;
 use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering};
-use crate::units::{Bytes, Timestamp};
+use crate::units::{Bytes, Criticality, Timestamp};
 
 /// The door to an origin's places.
 #[derive(Debug)]
@@ -50,8 +50,13 @@ struct Inner {
 struct Cell {
     state: AtomicU32,
     path: [AtomicU64; LEVELS],
+    /// Nanoseconds, and in the two highest bits the class.
     since: AtomicU64,
+    label: [AtomicU64; 3],
 }
+
+/// Nanoseconds of 146 years.
+const SINCE: u64 = (1 << 62) - 1;
 
 const FREE: u32 = 0;
 const WRITING: u32 = 1;
@@ -152,6 +157,14 @@ impl PlaceDoor {
         look(&self.inner.lock().places)
     }
 
+    /// The same, after all that hold a place were counted. While nobody waits that makes each of them give its place back under the lock.
+    pub fn look_at_all<R>(&self, now: Timestamp, look: impl FnOnce(&Places) -> R) -> R {
+        self.locked(now, |inner, _| {
+            self.count(inner);
+            look(&inner.places)
+        })
+    }
+
     /// A request has come: it takes a place at once if nobody waits and one is free.
     pub fn arrive(self: &Arc<Self>, asks: &Asks, now: Timestamp) -> Entry {
         match self.take(asks, now) {
@@ -161,7 +174,7 @@ impl PlaceDoor {
     }
 
     /// A place, while the door is open.
-    fn take(&self, Asks { path, criticality, .. }: &Asks, now: Timestamp) -> Option<Place> {
+    fn take(&self, Asks { path, criticality, label, .. }: &Asks, now: Timestamp) -> Option<Place> {
         let reserved = Reserved::from_word(self.reserved.load(Ordering::Relaxed));
         // Acquire and release: who takes a place that another gave back sees its cell free
         let leaves = |max: u32| reserved.before(*criticality, max);
@@ -183,7 +196,10 @@ impl PlaceDoor {
             for (word, hash) in cell.path.iter().zip(path.0) {
                 word.store(hash.unwrap_or_default(), Ordering::Relaxed);
             }
-            cell.since.store(now.nanos(), Ordering::Relaxed);
+            for (word, part) in cell.label.iter().zip(label.0) {
+                word.store(part, Ordering::Relaxed);
+            }
+            cell.since.store(now.nanos() & SINCE | (*criticality as u64) << 62, Ordering::Relaxed);
             // Release: who counts it reads what was written
             cell.state.store(TAKEN, Ordering::Release);
             return Some(Place(Way::Cell(at as u32)));
@@ -298,8 +314,11 @@ impl PlaceDoor {
             let path = Path(std::array::from_fn(|level| {
                 cell.path.get(level).map(|hash| hash.load(Ordering::Relaxed)).filter(|hash| *hash != 0)
             }));
-            let since = Timestamp::from_nanos(cell.since.load(Ordering::Relaxed));
-            *counted = Some(inner.places.adopt(&path, since, inner.now));
+            let label = Label(cell.label.each_ref().map(|word| word.load(Ordering::Relaxed)));
+            let since = cell.since.load(Ordering::Relaxed);
+            let criticality = Criticality::ALL.get((since >> 62) as usize).copied().unwrap_or_default();
+            let asks = Asks { path, weight: 1.0, criticality, label };
+            *counted = Some(inner.places.adopt(&asks, Timestamp::from_nanos(since & SINCE), inner.now));
         }
     }
 

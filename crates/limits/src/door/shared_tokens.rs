@@ -15,9 +15,10 @@ use super::line::{Asks, Standing, Ticket};
 use super::nodes::Path;
 use super::outcomes::{Outcome, Outcomes};
 use super::places::Arrived;
+use super::reserved::Reserved;
 use super::tokens::{Tokens, TokensSpec, Unit};
 use crate::saved::{Fault, Reader, Writer};
-use crate::sync::{AtomicBool, Mutex, Ordering};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
 use crate::units::{Bytes, Timestamp};
 
 /// The door to a rate.
@@ -26,6 +27,8 @@ pub struct TokenDoor {
     /// Whether somebody waits, or went without lately. Written under the lock alone. Relaxed: who reads it too early takes a unit only
     /// where there is enough for all.
     contended: AtomicBool,
+    /// The parts that each class leaves, as [`Reserved::word`] writes them. Relaxed: it says nothing of what else is in memory.
+    reserved: AtomicU64,
     bucket: Bucket,
     inner: Mutex<Inner>,
 }
@@ -61,6 +64,7 @@ impl TokenDoor {
     pub fn new(spec: TokensSpec) -> Arc<TokenDoor> {
         Arc::new(TokenDoor {
             contended: AtomicBool::new(false),
+            reserved: AtomicU64::new(spec.reserved.word()),
             bucket: spec.bucket(),
             inner: Mutex::new(Inner {
                 outcomes: Outcomes::new(spec.queue as usize + 1),
@@ -89,9 +93,15 @@ impl TokenDoor {
 
     /// A unit, if nobody waits and there is enough for all.
     #[inline]
-    pub fn take(self: &Arc<Self>, path: &Path, now: Timestamp) -> Option<Token> {
-        let given = !self.contended.load(Ordering::Relaxed) && self.bucket.take_of_many(now);
-        given.then(|| self.token(Unit::OF_MANY, path))
+    pub fn take(self: &Arc<Self>, asks: &Asks, now: Timestamp) -> Option<Token> {
+        if self.contended.load(Ordering::Relaxed) {
+            return None;
+        }
+        let part = match self.reserved.load(Ordering::Relaxed) {
+            0 => 0.0,
+            word => Reserved::from_word(word).part_before(asks.criticality),
+        };
+        self.bucket.take_of_many(part, now).then(|| self.token(Unit::OF_MANY, &asks.path))
     }
 
     fn token(self: &Arc<Self>, unit: Unit, path: &Path) -> Token {
@@ -100,7 +110,7 @@ impl TokenDoor {
 
     /// A request has come: it takes a unit at once if nobody waits and there is enough for all.
     pub fn arrive(self: &Arc<Self>, asks: &Asks, now: Timestamp) -> TokenEntry {
-        match self.take(&asks.path, now) {
+        match self.take(asks, now) {
             Some(token) => TokenEntry::Given(token),
             None => self.queue(asks, now),
         }
@@ -136,7 +146,7 @@ impl TokenDoor {
     /// # Errors
     /// How it stands: it would have to wait.
     pub fn observe(self: &Arc<Self>, asks: &Asks, now: Timestamp) -> Result<Token, Standing> {
-        if let Some(token) = self.take(&asks.path, now) {
+        if let Some(token) = self.take(asks, now) {
             return Ok(token);
         }
         let observed = self.locked(now, |inner, bucket, now| inner.tokens.observe(bucket, asks, now));
@@ -158,6 +168,7 @@ impl TokenDoor {
     pub fn follow(&self, spec: TokensSpec, now: Timestamp) {
         self.locked(now, |inner, bucket, now| {
             inner.outcomes.grow(spec.queue as usize + 1);
+            self.reserved.store(spec.reserved.word(), Ordering::Relaxed);
             let outcomes = &mut inner.outcomes;
             inner.tokens.follow(bucket, spec, now, &mut |act| outcomes.note(act));
         });

@@ -1,15 +1,18 @@
 //! The units of a rate, shared fairly by those who ask at once.
 //!
 //! **Promise.** In every interval of length τ at most `rate·τ + burst` requests go on. While what is offered stays within
-//! `rate·τ + burst − kept` in every interval, nobody waits and nobody is refused.
+//! `rate·τ + burst − kept` in every interval, nobody waits and nobody is refused; where units are [reserved](Reserved) for more important
+//! requests, and those are more than `kept`, they stand in its place.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use super::bucket::Bucket;
 use super::line::{Act, Asks, Line, Standing, Ticket};
 use super::nodes::{LEVELS, Path};
 use super::places::{Arrived, PlacesSpec};
-use crate::units::{Bytes, Timestamp};
+use super::reserved::Reserved;
+use crate::units::{Bytes, Criticality, Timestamp};
 
 /// What a door to a rate is made by.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -24,6 +27,8 @@ pub struct TokensSpec {
     pub queue: u32,
     /// How many single clients a key, its network and the network around that stand for.
     pub shares: [f32; LEVELS],
+    /// The parts of `burst` for important requests.
+    pub reserved: Reserved,
 }
 
 impl TokensSpec {
@@ -41,7 +46,13 @@ impl TokensSpec {
     pub fn new(rate: f64) -> TokensSpec {
         let burst = TokensSpec::usual_burst(rate);
         let queue = TokensSpec::usual_queue(rate);
-        TokensSpec { rate, burst, kept: burst / 2.0, queue, shares: PlacesSpec::SHARES }
+        let reserved = Reserved::default();
+        TokensSpec { rate, burst, kept: burst / 2.0, queue, shares: PlacesSpec::SHARES, reserved }
+    }
+
+    /// How many units a request leaves: those that are kept for lighter ones, or for more important ones, whichever is more.
+    fn leaves(&self, score: f32, top: f32, criticality: Criticality) -> f64 {
+        (self.kept * f64::from(part(score, top))).max(self.burst * self.reserved.part_before(criticality))
     }
 
     /// The units, all there.
@@ -134,7 +145,7 @@ impl Tokens {
         acts: &mut impl FnMut(Act<Unit>),
     ) -> Arrived<Unit> {
         self.advance(now);
-        if !self.is_contended(now) && bucket.take_of_many(now) {
+        if !self.is_contended(now) && bucket.take_of_many(self.spec.reserved.part_before(asks.criticality), now) {
             return Arrived::Given(Unit::OF_MANY);
         }
         let Some(ticket) = self.line.join(asks, now) else { return Arrived::NoRoom };
@@ -149,12 +160,12 @@ impl Tokens {
     /// How it stands: it would have to wait.
     pub fn observe(&mut self, bucket: &Bucket, asks: &Asks, now: Timestamp) -> Result<Unit, Standing> {
         self.advance(now);
-        if !self.is_contended(now) && bucket.take_of_many(now) {
+        if !self.is_contended(now) && bucket.take_of_many(self.spec.reserved.part_before(asks.criticality), now) {
             return Ok(Unit::OF_MANY);
         }
         let (nodes, standing) = self.line.look(asks);
         self.top = self.top.max(standing.score);
-        let leaves = self.spec.kept * f64::from(part(standing.score, self.top));
+        let leaves = self.spec.leaves(standing.score, self.top, asks.criticality);
         let taken = bucket.take(leaves, now);
         if taken {
             self.line.nodes.spend(&nodes, 1.0);
@@ -258,10 +269,15 @@ impl Tokens {
 
     fn serve(&mut self, bucket: &Bucket, now: Timestamp, acts: &mut impl FnMut(Act<Unit>)) {
         while self.line.waiting() > 0 && bucket.units(now) >= 1.0 {
-            let Some(next) = self.line.next() else { return };
-            self.top = self.top.max(next.top);
-            let leaves = self.spec.kept * f64::from(part(next.score, self.top));
-            if !bucket.take(leaves, now) {
+            let (units, seen) = (bucket.units(now), Cell::new(self.top));
+            let next = self.line.next_of(|next| {
+                seen.set(seen.get().max(next.top));
+                units >= 1.0 + self.spec.leaves(next.score, seen.get(), next.criticality)
+            });
+            self.top = seen.get();
+            let Some(next) = next else { return };
+            // another may have taken some since
+            if !bucket.take(self.spec.leaves(next.score, self.top, next.criticality), now) {
                 return;
             }
             let Some(left) = self.line.oldest(&next).and_then(|ticket| self.line.leave(ticket)) else { return };

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use tidegate_limits::door::{
-    Act, Arrived, Asks, PlaceId, Places, PlacesSpec, Reserve, Reserved, Ticket, Tokens, TokensSpec,
+    Act, Arrived, Asks, Label, PlaceId, Places, PlacesSpec, Reserve, Reserved, Ticket, Tokens, TokensSpec,
 };
 use tidegate_limits::units::{Criticality, Timestamp};
 
@@ -53,7 +53,12 @@ impl Watched {
         match step {
             Step::Arrive(host, class) => {
                 let criticality = Criticality::ALL[usize::from(class)];
-                let asks = Asks { path: path(0x0a00_0000 + u32::from(host) * 0x4001), weight: 1.0, criticality };
+                let asks = Asks {
+                    path: path(0x0a00_0000 + u32::from(host) * 0x4001),
+                    weight: 1.0,
+                    criticality,
+                    ..Asks::NOBODY
+                };
                 self.asked += 1;
                 match self.door.arrive(&asks, now, &mut note) {
                     Arrived::Given(place) => self.given(place),
@@ -168,7 +173,7 @@ proptest! {
             // each key has at least five that wait
             for host in 0..4 {
                 while waits.iter().filter(|(_, of)| *of == host).count() < 5 {
-                    let asks = Asks { path: path(host << 16), weight: 1.0, criticality: Criticality::Default };
+                    let asks = Asks { path: path(host << 16), weight: 1.0, criticality: Criticality::Default, ..Asks::NOBODY };
                     match door.arrive(&asks, Timestamp::from_nanos(now), &mut |act| acts.push(act)) {
                         Arrived::Given(place) => holds.push((place, host, now + takes * MS)),
                         Arrived::Waits(ticket) => waits.push((ticket, host)),
@@ -211,7 +216,7 @@ proptest! {
             let mut acts = Vec::new();
             let stamp = Timestamp::from_nanos(now);
             door.tick(&bucket, stamp, &mut |act| acts.push(act));
-            let asks = Asks { path: path(u32::from(host) << 12), weight: 1.0, criticality: Criticality::Default };
+            let asks = Asks { path: path(u32::from(host) << 12), weight: 1.0, criticality: Criticality::Default, ..Asks::NOBODY };
             match door.arrive(&bucket, &asks, stamp, &mut |act| acts.push(act)) {
                 Arrived::Given(_) => went.push(now),
                 Arrived::Waits(ticket) => waits.push(ticket),
@@ -252,9 +257,37 @@ proptest! {
                 continue;
             }
             level += 1.0;
-            let asks = Asks { path: path(u32::from(host)), weight: 1.0, criticality: Criticality::Default };
+            let asks = Asks { path: path(u32::from(host)), weight: 1.0, criticality: Criticality::Default, ..Asks::NOBODY };
             let arrived = door.arrive(&bucket, &asks, Timestamp::from_nanos(now), &mut |_| {});
             prop_assert!(matches!(arrived, Arrived::Given(_)), "{arrived:?}");
         }
     }
+}
+
+#[test]
+fn those_who_hold_and_wait_are_named_the_heaviest_first_and_a_network_before_its_keys() {
+    let mut places = Places::new(PlacesSpec::new(3));
+    let now = Timestamp::from_nanos(1);
+    let mut ask = |host: u32, name: u64, criticality| {
+        let asks = Asks { path: path(host), criticality, label: Label([name, 0, 0]), ..Asks::NOBODY };
+        places.arrive(&asks, now, &mut |_| {});
+    };
+    // two of one network hold three places together, and one of another waits
+    let [first, second, other] = [0x0a00_0001, 0x0a00_0002, 0x0b00_0001];
+    ask(first, 1, Criticality::Default);
+    ask(first, 1, Criticality::Background);
+    ask(second, 2, Criticality::Critical);
+    ask(other, 3, Criticality::Default);
+    let told =
+        places.line().heaviest().map(|holder| holder.map(|one| (one.label.0[0], one.level, one.held, one.waiting)));
+    assert_eq!(told, [Some((2, 1, 3, 0)), Some((1, 0, 2, 0)), Some((2, 0, 1, 0))]);
+    let mut all: Vec<_> = places
+        .line()
+        .holders()
+        .filter(|one| one.level == 0)
+        .map(|one| (one.label.0[0], one.held, one.waiting))
+        .collect();
+    all.sort_unstable();
+    assert_eq!(all, [(1, 2, 0), (2, 1, 0), (3, 0, 1)]);
+    assert_eq!(places.held_by_class(), [1, 1, 0, 1]);
 }

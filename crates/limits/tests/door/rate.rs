@@ -16,7 +16,7 @@ fn now(ms: u64) -> Timestamp {
 }
 
 fn asks(host: u32) -> Asks {
-    Asks { path: path(host), weight: 1.0, criticality: Criticality::Default }
+    Asks { path: path(host), weight: 1.0, criticality: Criticality::Default, ..Asks::NOBODY }
 }
 
 /// Ten per second, `burst` at one instant, and a half of that kept.
@@ -27,7 +27,7 @@ fn door(burst: f64, queue: u32) -> Arc<TokenDoor> {
 /// Takes as many as are to be had by everybody.
 fn spend(door: &Arc<TokenDoor>, host: u32, at: u64) -> u32 {
     let mut given = 0;
-    while let Some(token) = door.take(&asks(host).path, now(at)) {
+    while let Some(token) = door.take(&asks(host), now(at)) {
         token.spend();
         given += 1;
     }

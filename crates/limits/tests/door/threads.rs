@@ -32,7 +32,7 @@ fn wait(waiting: Waiting) -> Result<Place, Standing> {
 }
 
 fn asks(host: u32) -> Asks {
-    Asks { path: path(host), weight: 1.0, criticality: Criticality::Default }
+    Asks { path: path(host), weight: 1.0, criticality: Criticality::Default, ..Asks::NOBODY }
 }
 
 #[test]

@@ -442,7 +442,8 @@ impl<G: Gate> World<G> {
         if now >= self.from {
             self.fates[at].asked += 1;
         }
-        let asks = Asks { path: path(client.host), weight: client.weight, criticality: client.criticality };
+        let asks =
+            Asks { path: path(client.host), weight: client.weight, criticality: client.criticality, ..Asks::NOBODY };
         let mut answers = Vec::new();
         self.gate.arrive(number, &asks, now, &mut answers);
         self.at(now + self.gate.longest(), Event::Expire(number));

@@ -110,7 +110,9 @@ mod tests {
     use crate::policy::body::BodyMedia;
 
     fn written(media: BodyMedia, text: &str, values: &Values<'_>) -> String {
-        String::from_utf8_lossy(&body(&BodyText::parse(media, text).unwrap(), values)).into_owned()
+        let mut out = Vec::new();
+        body(&BodyText::parse(media, text).unwrap(), values, &mut out);
+        String::from_utf8(out).unwrap()
     }
 
     const NONE: Values<'static> =

@@ -10,7 +10,7 @@
 //! * [`address`]: text to address, and address to the network that is counted.
 //! * [`networks`]: networks by address, up to millions. [`identity`]: the result. [`trace()`]: the way to it, hop by hop.
 //! * [`mod@onward`]: the forwarding fields that the origin gets.
-//! * [`key`]: the key of a limit and its hash. [`values`]: the cookies and parameters of one name.
+//! * [`label`]: a client as words that a door keeps for people. [`key`]: the key of a limit and its hash. [`values`]: the cookies and parameters of one name.
 //! * [`subkey`]: one secret key for each purpose. [`store_names`]: the names of keys in a store.
 //! * [`proxy_protocol`](tidegate_http::proxy_protocol): the client named by a proxy below HTTP.
 //!
@@ -24,6 +24,7 @@ mod forwarded;
 pub mod identity;
 pub mod key;
 mod key_part;
+pub mod label;
 pub mod networks;
 pub mod onward;
 pub mod store_names;

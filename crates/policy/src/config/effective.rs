@@ -22,7 +22,7 @@ use super::tree::Tree;
 use super::word::{BodyLimit, Off, OrderWord, Threads};
 use crate::client::key::{KeyPart, KeySpec};
 use crate::client::trust::{ClientRules, CriticalityField, Trust};
-use crate::door::Reserve;
+use crate::door::{Reserve, Reserved};
 use crate::policy::route::{Action, HostMatch};
 use crate::policy::{
     Balance, CertificateFiles, ClientTier, InflightCap, Origin, OriginTls, Policy, QueueOrder, Responses, Route,
@@ -149,14 +149,19 @@ fn inflight(cap: &InflightCap) -> Tree {
         }
         tree.push(("reserve", Tree::text(reserve(cap.reserve))));
     }
-    let reserved = Criticality::ALL.map(|class| (class.word(), cap.reserved.share(class)));
-    let reserved = reserved.into_iter().filter(|(_, share)| *share > 0.0);
-    let reserved = Tree::map(reserved.map(|(class, share)| (class, Tree::text(percent(share)))));
+    let reserved = reserved(&cap.reserved);
     if !reserved.is_empty() {
         tree.push(("reserved", reserved));
     }
     tree.push(("upgraded", Tree::text(cap.upgraded)));
     Tree::map(tree)
+}
+
+/// The parts that are kept for classes.
+fn reserved(reserved: &Reserved) -> Tree {
+    let shares = Criticality::ALL.map(|class| (class.word(), reserved.share(class)));
+    let shares = shares.into_iter().filter(|(_, share)| *share > 0.0);
+    Tree::map(shares.map(|(class, share)| (class, Tree::text(percent(share)))))
 }
 
 fn reserve(reserve: Reserve) -> String {

@@ -3,7 +3,9 @@
 use super::core::Engine;
 use super::evaluation::Read;
 use super::keys::Hashed;
-use crate::door::{Asks, Path};
+use crate::client::Client;
+use crate::client::key::{KeyPart, KeySpec};
+use crate::door::{Asks, Label, Path};
 use crate::policy::{Action, Class};
 
 /// In the place of a key that a request lacks: those that lack it are held together, so that nobody is light for leaving it out.
@@ -20,12 +22,27 @@ impl Engine {
             // zero says that there is no node
             *hash = Some(found.map_or(LACKING, |hash| hash.halves()[0].max(LACKING)));
         }
-        Some(self.asks(path, class))
+        Some(self.asks(path, class, label(about.client, cap.nodes().iter().map(|(key, _)| key))))
     }
 
     /// What a request of this class asks with.
-    pub(super) fn asks(&self, path: Path, class: Class) -> Asks {
+    pub(super) fn asks(&self, path: Path, class: Class, label: Label) -> Asks {
         let weight = self.policy().tier(class.tier).map_or(1.0, |tier| tier.weight as f32);
-        Asks { path, weight, criticality: class.criticality }
+        Asks { path, weight, criticality: class.criticality, label }
     }
+}
+
+/// The client for people who look at a door: by what it is counted at each level, the key first.
+pub(super) fn label<'a>(client: &Client, levels: impl Iterator<Item = &'a KeySpec>) -> Label {
+    let mut networks = [Some(client.network), None, None];
+    for (network, key) in networks.iter_mut().zip(levels) {
+        let lengths = key.parts().iter().find_map(|part| match part {
+            KeyPart::ClientIp { ipv4_prefix, ipv6_prefix } => Some((*ipv4_prefix, *ipv6_prefix)),
+            _ => None,
+        });
+        if let Some((ipv4_prefix, ipv6_prefix)) = lengths {
+            *network = Some(client.network_for(ipv4_prefix, ipv6_prefix));
+        }
+    }
+    client.label(networks)
 }

@@ -39,7 +39,7 @@ pub use decision::{DecidedBy, Decision, DecisionId, Outcome, Reading, Readings, 
 pub use estimate::PeerSync;
 pub use evaluation::{Arrival, Evaluation, Held, Holds};
 pub use fate::{Carried, Fate, Reset, Succession};
-pub use no_place::{NoPlace, NoPlaceReason, Scarce};
+pub use no_place::{Heavy, NoPlace, NoPlaceReason, Scarce};
 pub use own_limit::has_demand;
 pub use pardon::{NotPardoned, Pardon};
 pub use rate::RateWait;

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::at_the_door::LACKING;
+use super::at_the_door::{LACKING, label};
 use super::core::Engine;
 use super::decision::{Outcome, Reading, Refusal, Verdict};
 use super::evaluation::{AtRate, Evaluation, Read};
@@ -66,7 +66,8 @@ impl Engine {
                 found => *hash = Some(found.map_or(LACKING, |hash| hash.halves()[0].max(LACKING))),
             }
         }
-        evaluation.rate = Some(AtRate { slot, asks: self.asks(path, evaluation.decision.class) });
+        let asks = self.asks(path, evaluation.decision.class, label(about.client, rule.nodes.iter()));
+        evaluation.rate = Some(AtRate { slot, asks });
         None
     }
 
@@ -93,7 +94,7 @@ impl Engine {
             }
             return None;
         }
-        if let Some(token) = door.take(&asks.path, now) {
+        if let Some(token) = door.take(&asks, now) {
             evaluation.token = Some(token);
             return None;
         }
@@ -151,7 +152,7 @@ impl Engine {
             return;
         }
         decision.delay_nanos = 0;
-        let no_place = NoPlace::at_rate(reason, standing, door, now);
+        let no_place = NoPlace::at_rate(reason, decision.class.criticality, standing, door, now);
         if let Some(reading) = decision.readings.get_mut(slot) {
             reading.outcome = Outcome::Refused;
             reading.node = Some(standing.level);

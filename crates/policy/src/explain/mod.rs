@@ -24,7 +24,7 @@ pub use ban::BanPart;
 pub use book::Book;
 pub use limit::LimitPart;
 pub use place::PlacePart;
-pub use queue::QueuePart;
+pub use queue::{HeavyPart, QueuePart};
 pub use record::{Beside, Found, Record, Said};
 
 use crate::client::key::KeyPart;
@@ -185,6 +185,8 @@ pub struct Known<'a> {
     pub address: Option<String>,
     /// The client's pseudonym.
     pub pseudonym: Option<String>,
+    /// Who had most of what was scarce, in the order of the record.
+    pub heaviest: Vec<HeavyPart>,
     /// The ban that refused it, if it still holds.
     pub ban: Option<BanPart>,
     /// The status of the gate's own answer.
@@ -233,7 +235,7 @@ impl Explanation {
             client: client(record, book, known.trace, known.address, known.pseudonym),
             route: record.route.and_then(|route| self::route(route, record, book)),
             criticality: (record.criticality != Criticality::Default).then(|| record.criticality.word().to_owned()),
-            queue: queue_part(record, book),
+            queue: queue_part(record, book, known.heaviest),
             ban: record.ban.map(|number| known.ban.unwrap_or_else(|| BanPart::ended(number))),
             change: change.collect(),
             store: store_words(&limits),
@@ -312,19 +314,19 @@ fn route(index: u16, record: &Record, book: &Book) -> Option<RoutePart> {
     })
 }
 
-fn queue_part(record: &Record, book: &Book) -> Option<QueuePart> {
+fn queue_part(record: &Record, book: &Book, heaviest: Vec<HeavyPart>) -> Option<QueuePart> {
     let place = record.no_place.as_ref()?;
     let tier = usize::from(place.tier).checked_sub(1).and_then(|tier| book.tiers.get(tier));
     match place.of {
         Scarce::Places { .. } => {
             let queue = book.routes.get(usize::from(record.route?))?.queue.as_ref()?;
-            Some(QueuePart::new(place, &queue.origin, &queue.levels, tier))
+            Some(QueuePart::new(place, &queue.origin, &queue.levels, tier, heaviest))
         }
         Scarce::Units { .. } => {
             let rules = record.limits.iter().map(|said| usize::from(said.rule));
             let mut rules = rules.filter_map(|at| Some((book.rules.get(at)?, book.keys.get(at)?)));
             let (rule, counted) = rules.find(|(rule, _)| rule.kind.has_nodes())?;
-            Some(QueuePart::new(place, &rule.name, &counted.nodes, tier))
+            Some(QueuePart::new(place, &rule.name, &counted.nodes, tier, heaviest))
         }
     }
 }

@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{NoPlace, Scarce};
+use crate::engine::{Heavy, NoPlace, Scarce};
 use crate::human::{grouped, rate};
+use crate::units::Criticality;
 
 /// A queue, and this request in it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -22,9 +23,9 @@ pub struct QueuePart {
     /// How many there were.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub places: Option<u32>,
-    /// How many of them it had to leave to more important requests.
+    /// How many of the places or units it had to leave to more important requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reserved: Option<u32>,
+    pub reserved: Option<f64>,
     /// How many units come in a second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity: Option<f64>,
@@ -36,6 +37,9 @@ pub struct QueuePart {
     pub kept: Option<f64>,
     /// How many requests waited.
     pub waiting: u32,
+    /// How many of them would have gone before it.
+    #[serde(default)]
+    pub ahead: u32,
     /// What weighed most: the request's key, or a network around it.
     pub by: String,
     /// How many places that held.
@@ -58,6 +62,44 @@ pub struct QueuePart {
     pub memory_seconds: f64,
     /// The time in which all that were there have been served once.
     pub round_seconds: f64,
+    /// Who had most: a network, if it had more than each client, then clients.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub heaviest: Vec<HeavyPart>,
+}
+
+/// Somebody who held places or waited at that moment.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HeavyPart {
+    /// `client` or `network`.
+    pub what: String,
+    /// Its name, as in the access log.
+    pub name: String,
+    /// How much its latest request mattered: `critical`, `default`, `sheddable`, `background`.
+    pub criticality: String,
+    /// How many places it held.
+    pub held: u32,
+    /// How many of its requests waited.
+    pub waiting: u32,
+}
+
+impl HeavyPart {
+    /// Under this name.
+    pub fn new(heavy: &Heavy, name: String) -> HeavyPart {
+        HeavyPart {
+            what: if heavy.level == 0 { "client" } else { "network" }.to_owned(),
+            name,
+            criticality: heavy.criticality.word().to_owned(),
+            held: heavy.held.into(),
+            waiting: heavy.waiting.into(),
+        }
+    }
+
+    fn line(&self) -> String {
+        let HeavyPart { what, name, criticality, held, waiting } = self;
+        let class =
+            if criticality == Criticality::Default.word() { String::new() } else { format!(" ({criticality})") };
+        format!("  {what} {name}{class}: {held} held, {waiting} waiting")
+    }
 }
 
 /// What a request that found no queue stood by.
@@ -65,7 +107,13 @@ const ARRIVAL: &str = "arrival";
 
 impl QueuePart {
     /// Of an origin or a limit, by the words for the levels of its queue, and the client's tier.
-    pub fn new(place: &NoPlace, name: &str, levels: &[String], tier: Option<&String>) -> QueuePart {
+    pub fn new(
+        place: &NoPlace,
+        name: &str,
+        levels: &[String],
+        tier: Option<&String>,
+        heaviest: Vec<HeavyPart>,
+    ) -> QueuePart {
         let thousandths = |number: u32| f64::from(number) / 1e3;
         let name = Some(name.to_owned());
         let part = QueuePart {
@@ -79,6 +127,7 @@ impl QueuePart {
             tokens: None,
             kept: None,
             waiting: place.waiting,
+            ahead: place.ahead,
             by: levels.get(usize::from(place.level)).cloned().unwrap_or_else(|| ARRIVAL.to_owned()),
             own_held: None,
             own_waiting: place.own_waiting,
@@ -89,16 +138,18 @@ impl QueuePart {
             next: thousandths(place.next),
             memory_seconds: thousandths(place.half_life),
             round_seconds: thousandths(place.round),
+            heaviest,
         };
         match place.of {
             Scarce::Places { held, places, own_held, reserved } => {
-                let reserved = (reserved > 0).then_some(reserved);
+                let reserved = (reserved > 0).then_some(reserved.into());
                 let (held, places, own_held) = (Some(held), Some(places), Some(own_held));
                 QueuePart { origin: name, held, places, own_held, reserved, ..part }
             }
-            Scarce::Units { capacity, tokens, kept } => {
+            Scarce::Units { capacity, tokens, kept, reserved } => {
                 let [capacity, tokens, kept] = [capacity, tokens, kept].map(|number| Some(thousandths(number)));
-                QueuePart { limit: name, capacity, tokens, kept, ..part }
+                let reserved = (reserved > 0).then(|| thousandths(reserved));
+                QueuePart { limit: name, capacity, tokens, kept, reserved, ..part }
             }
         }
     }
@@ -122,9 +173,11 @@ impl QueuePart {
             }
         }];
         if let Some(reserved) = self.reserved {
-            lines.push(format!("  kept for more important requests: {}", count(reserved)));
+            lines.push(format!("  kept for more important requests: {}", grouped(reserved.round() as u64)));
         }
+        let heaviest = self.heaviest.iter().map(HeavyPart::line);
         if self.reason == "full" || self.by == ARRIVAL {
+            lines.extend(heaviest);
             return lines;
         }
         let each = if self.share > 1 {
@@ -141,9 +194,12 @@ impl QueuePart {
             self.own_used
         ));
         lines.push(format!(
-            "  the next to go weighed {:.1}; a use counts half after {:.0} s",
-            self.next, self.memory_seconds
+            "  {} would have gone before it; the next to go weighed {:.1}; a use counts half after {:.0} s",
+            count(self.ahead),
+            self.next,
+            self.memory_seconds
         ));
+        lines.extend(heaviest);
         lines
     }
 }

@@ -9,7 +9,7 @@
 //! | 2 | the client's pseudonym |
 //! | 1 | route, alternative, runner-up, policy, method, number of readings |
 //! | 1 | verdict, criticality, how the client was found, `Retry-After`, wait, what a store met it with |
-//! | 7 without a place | what the queue of the origin looked like |
+//! | 8 to 17 without a place | what the queue of the origin looked like, and who had most |
 //! | 1 under a ban | its number |
 //! | 2 or 3 a limit | rule, tier, mode, outcome, node, what remained; the wait; of a refusal, what it was short of |
 //!
@@ -237,7 +237,11 @@ impl Record {
             rest = behind;
         }
         let no_place = match without_place {
-            true => Some(NoPlace::unpack(rest.first_chunk()?)?),
+            true => {
+                let (place, behind) = NoPlace::unpack(rest)?;
+                rest = behind;
+                Some(place)
+            }
             false => None,
         };
         let ban = match refusal {

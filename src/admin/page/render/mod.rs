@@ -5,6 +5,7 @@
 
 mod chart;
 mod decisions;
+mod door;
 mod limits;
 mod markup;
 mod origins;

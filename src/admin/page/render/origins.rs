@@ -2,6 +2,7 @@
 
 use super::super::view::{MOST_ROWS, View};
 use super::chart::{self, Figure};
+use super::door::doors;
 use super::markup::{NOW, bar, classes, exact, lately, nothing, peak};
 use crate::human::{NOTHING, duration, grouped, percent, rate};
 use crate::observe::history::{OriginPast, ROWS};
@@ -29,6 +30,7 @@ pub fn origins(html: &mut Svg, view: &View) {
     if more > 0 {
         html.labelled("p", &[("class", &"soft")], &format!("{more} more origins are in the metrics."));
     }
+    doors(html, view);
 }
 
 /// Whether nothing about it asks for a look: a card that is well is small on a phone.

@@ -16,10 +16,10 @@ use ratatui::style::{Color, Modifier, Style};
 
 use self::cells::{bar, gauge, sparks};
 use self::table::{Cell, Table};
-use super::data::Model;
+use super::data::{Model, NamedDoor};
 use super::keys::{Pane, State};
 use crate::human::{NOTHING, duration, grouped, percent, rate, shortened, span, width, wrapped};
-use crate::observe::state::{Condition, FAILS, Network, Offender, Sign};
+use crate::observe::state::{Condition, FAILS, Holder, Network, Offender, Sign};
 
 pub use self::look::Look;
 
@@ -205,6 +205,7 @@ fn split(area: Rect, lines: u16) -> (Rect, Rect) {
 enum List {
     Limits,
     Origins,
+    Doors,
     Routes,
     Clients,
     Networks,
@@ -212,11 +213,11 @@ enum List {
 
 /// Which lists stand in which column, in the page's order.
 fn columns(width: u16) -> Vec<&'static [List]> {
-    use List::{Clients, Limits, Networks, Origins, Routes};
+    use List::{Clients, Doors, Limits, Networks, Origins, Routes};
     if width >= WIDE {
-        vec![&[Clients, Networks, Origins], &[Limits, Routes]]
+        vec![&[Clients, Networks, Origins], &[Limits, Routes, Doors]]
     } else {
-        vec![&[Clients, Networks, Limits, Routes, Origins]]
+        vec![&[Clients, Networks, Limits, Routes, Origins, Doors]]
     }
 }
 
@@ -226,6 +227,7 @@ fn tables<'a>(model: &'a Model, look: &Look<'a>, lists: &[List]) -> Vec<Table<'a
     let table = |list: &List| match list {
         List::Limits => Some(limits(model, state, look)),
         List::Origins => (!model.origins.is_empty()).then(|| origins(model, state, look)),
+        List::Doors => doors(model, state),
         List::Routes => (!model.routes.is_empty()).then(|| routes(model, state, look)),
         List::Clients => Some(clients(model, state, look)),
         List::Networks => networks(model, state),
@@ -361,6 +363,25 @@ fn clients<'a>(model: &'a Model, state: &State, look: &Look<'_>) -> Table<'a> {
         chosen: chosen(model, look, Pane::Clients),
         empty: "no client was refused lately",
     }
+}
+
+/// `None` where nobody waits.
+fn doors<'a>(model: &'a Model, state: &State) -> Option<Table<'a>> {
+    let all = model.doors.iter().flat_map(|one| one.door.rows().map(move |(what, holder)| (one, what, holder)));
+    let shown = all.filter(|(one, _, holder)| state.shows(&[&one.name, &holder.name]));
+    let row = |(one, what, holder): (&'a NamedDoor, &'static str, &'a Holder)| {
+        vec![
+            Cell::from(format!("{what} {}", holder.name)),
+            Cow::from(&one.name).into(),
+            Cow::from(holder.criticality.as_ref()).into(),
+            grouped(holder.held).into(),
+            grouped(holder.waiting).into(),
+            format!("{:.1}", holder.used).into(),
+        ]
+    };
+    let rows: Vec<Vec<Cell<'a>>> = shown.map(row).collect();
+    let head = &["HOLDS AND WAITS, now", "of", "class", "holds", "waits", "used"];
+    (!rows.is_empty()).then_some(Table { head, left: &[0, 1, 2], rows, chosen: None, empty: "none" })
 }
 
 /// The first characters of a pseudonym; an address as it is.

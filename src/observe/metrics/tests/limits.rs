@@ -21,7 +21,7 @@ fn the_bound_on_series_is_as_documented() {
         + 2 * routes
         + 26 * forwarding
         + 6 * slots
-        + 43 * origins
+        + 50 * origins
         + 2 * addresses
         + 14 * limits
         + nodes
@@ -76,7 +76,7 @@ fn what_delays_marks_and_shares_out_is_counted() {
 fn late() -> NoPlace {
     NoPlace {
         reason: NoPlaceReason::RateTimeout,
-        of: Scarce::Units { capacity: 10_000, tokens: 0, kept: 20_000 },
+        of: Scarce::Units { capacity: 10_000, tokens: 0, kept: 20_000, reserved: 0 },
         waiting: 5,
         level: 1,
         own_waiting: 4,
@@ -87,6 +87,8 @@ fn late() -> NoPlace {
         half_life: 1_000,
         round: 1_000,
         tier: 0,
+        ahead: 0,
+        heaviest: [None; 3],
     }
 }
 

@@ -3,7 +3,8 @@
 use super::stores;
 use crate::limiter::Gauges;
 use crate::observe::lines::LogState;
-use crate::observe::state::{Address, Certificate, Limit, Origin, Overload, Snapshots, State};
+use crate::observe::state::{Address, Certificate, Door, Holder, Limit, Origin, Overload, Snapshots, State};
+use crate::units::Criticality;
 
 /// Every number that a limit could have.
 fn all_gauges() -> Gauges {
@@ -22,6 +23,18 @@ fn all_gauges() -> Gauges {
     }
 }
 
+/// Three places held by two clients of one network.
+fn door() -> Door {
+    let holder = |held| Holder { held, ..Holder::default() };
+    Door {
+        held: Criticality::ALL.into_iter().zip([0, 3, 0, 0]).map(|(class, held)| (class.word().into(), held)).collect(),
+        reserve: 1.5,
+        clients: vec![holder(2), holder(1)],
+        networks: vec![holder(3)],
+        ..Door::default()
+    }
+}
+
 /// An origin with two addresses, of which one is out.
 pub fn backend() -> Origin {
     let address = |port: u16, healthy, ejections| Address { address: format!("127.0.0.1:{port}"), healthy, ejections };
@@ -34,6 +47,7 @@ pub fn backend() -> Origin {
         abandoned: 2,
         despite: Some(6),
         addresses: vec![address(1, 1.0, 0), address(2, 0.0, 4)],
+        door: Some(door()),
         ..Origin::default()
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::form::{Bound, Form, FromWords, LimitKind, Part, compared, own};
 use super::rate::BURST;
 use super::words::{Takes, Value, Word, Words};
-use crate::door::{LEVELS, Path, PlacesSpec, TokenDoor, TokensSpec};
+use crate::door::{Asks, LEVELS, PlacesSpec, Reserved, TokenDoor, TokensSpec};
 use crate::limiter::kind::Sketch;
 use crate::limiter::needs::{Needs, Owed};
 use crate::limiter::probe::{Probe, Seen};
@@ -26,6 +26,8 @@ pub struct FairShare {
     pub burst: u32,
     /// The part of the burst that the heaviest leave to lighter ones.
     pub reserve: Share,
+    /// The parts of the burst that less important requests leave to more important ones.
+    pub reserved: Reserved,
     /// How many may wait.
     pub queue: u32,
     /// How long one may wait.
@@ -66,6 +68,13 @@ const RESERVE: Word = Word::new(
     "The part of `burst` that the heaviest leave to lighter ones, at most `90%`. Default `50%`. For `fair_share`.",
 );
 
+const RESERVED: Word = Word::new(
+    "reserved",
+    Takes::Classes,
+    "The parts of `burst` that less important requests leave free, whoever asks, for each `criticality`: `{ critical: 20% }`; at most `90%` \
+     together. Default: none. For `fair_share`.",
+);
+
 /// The largest part that may be kept.
 const MOST_KEPT: f64 = 0.9;
 
@@ -83,6 +92,7 @@ impl FairShare {
             capacity,
             burst: usual.burst as u32,
             reserve: FairShare::RESERVE,
+            reserved: Reserved::default(),
             queue: usual.queue,
             wait: FairShare::WAIT,
             networks: Vec::new(),
@@ -103,12 +113,13 @@ impl FairShare {
             kept: (burst * self.reserve.get()).min(burst - 1.0),
             queue: self.queue,
             shares,
+            reserved: self.reserved,
         }
     }
 
     /// The kind before it has numbers.
     pub const FORM: Form = Form {
-        words: &[&CAPACITY, &BURST, &QUEUE, &WAIT, &NETWORKS, &RESERVE],
+        words: &[&CAPACITY, &BURST, &QUEUE, &WAIT, &NETWORKS, &RESERVE, &RESERVED],
         common: &["key"],
         has_sketch: false,
         no_delay: Some("it has a `queue` and a `wait` of its own"),
@@ -139,6 +150,13 @@ impl FromWords for FairShare {
                 None
             }
         });
+        let reserved = words.value(&RESERVED).and_then(|(value, shown)| match value {
+            Value::Classes(reserved) if reserved.sum() <= MOST_KEPT => Some(reserved),
+            _ => {
+                words.out_of_range(&RESERVED, &shown, "must be at most 90% together");
+                None
+            }
+        });
         let (queue, wait) = (words.number(&QUEUE), words.duration(&WAIT));
         let (Value::Rate(capacity), networks) = (words.value(&CAPACITY)?.0, words.value(&NETWORKS)) else {
             return None;
@@ -152,6 +170,7 @@ impl FromWords for FairShare {
             capacity,
             burst: burst.unwrap_or(usual.burst),
             reserve: reserve.unwrap_or(usual.reserve),
+            reserved: reserved.unwrap_or_default(),
             queue: queue.unwrap_or(usual.queue),
             wait: wait.unwrap_or(usual.wait),
             networks,
@@ -182,14 +201,18 @@ impl LimitKind for FairShare {
     }
 
     fn settings(&self) -> Vec<(&'static str, Value)> {
-        vec![
+        let mut settings = vec![
             ("capacity", Value::Rate(self.capacity)),
             ("burst", Value::Amount(u64::from(self.burst))),
             ("queue", Value::Number(u64::from(self.queue))),
             ("wait", Value::Duration(self.wait)),
             ("networks", Value::Networks(self.networks.clone())),
             ("reserve", Value::Share(self.reserve)),
-        ]
+        ];
+        if self.reserved != Reserved::default() {
+            settings.push(("reserved", Value::Classes(self.reserved)));
+        }
+        settings
     }
 
     fn needs(&self, _owed: Owed) -> Needs {
@@ -242,7 +265,7 @@ impl State for FairShareState {
 
     /// Takes a unit at once, as one among many. Who can wait comes to the [door](State::rate_door).
     fn commit(&self, _probe: &Probe, now: Timestamp) -> Result<(Judgement, Option<Taken>), Lost> {
-        let token = self.door.take(&Path::default(), now);
+        let token = self.door.take(&Asks::NOBODY, now);
         let there = self.door.units(now) - self.tokens.kept;
         let token = token.ok_or_else(|| Lost::refused(self.too_few(there)))?;
         token.spend();

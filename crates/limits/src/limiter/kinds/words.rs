@@ -7,6 +7,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use crate::door::Reserved;
 use crate::limiter::kind::{Scope, Sketch};
 use crate::units::time::written;
 use crate::units::{Bytes, CalendarUnit, Cost, Rate, Share, Weekday, Zone};
@@ -69,6 +70,8 @@ pub enum Takes {
     Key,
     /// Networks around the key, by their length, each with a number.
     Networks,
+    /// A part for each class of requests.
+    Classes,
 }
 
 /// A value of the policy file.
@@ -110,6 +113,8 @@ pub enum Value {
     Share(Share),
     /// The lengths of networks, and for how many clients each stands.
     Networks(Vec<(u8, u32)>),
+    /// The parts that are kept for classes of requests.
+    Classes(Reserved),
 }
 
 /// A word of one limit as it was found.

@@ -70,16 +70,14 @@ pub fn inflight(field: &Field<Either<Count, Inflight>>, faults: &mut Faults) -> 
 /// The places that are kept for classes.
 fn reserved(field: &Field<schema::Reserved>, faults: &mut Faults) -> Reserved {
     let Some(at) = field.get() else { return Reserved::default() };
-    let words = [&at.value.critical, &at.value.default, &at.value.sheddable];
-    let [critical, default, sheddable] = words.map(|share| share.value().map_or(0.0, |share| share.get()));
-    let sum = critical + default + sheddable;
+    let (reserved, sum) = (at.value.parts(), at.value.parts().sum());
     if sum > MOST_RESERVED {
         faults.push(
             Diagnostic::error(Code::OUT_OF_RANGE, at.span, format!("{} of the places are reserved", percent(sum)))
                 .label(format!("must be {} or less together", percent(MOST_RESERVED))),
         );
     }
-    Reserved::new([critical, default, sheddable, 0.0])
+    reserved
 }
 
 /// The order of a queue by what is written.

@@ -107,6 +107,7 @@ fn setting(value: Value, rule: &Rule) -> Tree {
         Value::Networks(networks) => {
             Tree::map(networks.iter().map(|(length, clients)| (length.to_string(), Tree::text(clients))))
         }
+        Value::Classes(reserved) => super::reserved(&reserved),
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use schemars::Schema;
 use schemars::generate::SchemaGenerator;
 
+use super::Reserved;
 use crate::config::fault::Faults;
 use crate::config::limit_text::LimitKey;
 use crate::config::limit_value::{Burst, CapacityText, LimitRate};
@@ -79,6 +80,7 @@ fn reader(takes: &Takes) -> Reader {
         Takes::Key => given::<OneOrMany<LimitKey>>(Given::Key),
         Takes::Share => plain::<Share>(Value::Share),
         Takes::Networks => given::<Keyed<NetworkLength, Count>>(Given::Networks),
+        Takes::Classes => plain::<Reserved>(|classes| Value::Classes(classes.parts())),
     }
 }
 

@@ -11,12 +11,13 @@ use crate::config::nearest::nearest;
 use crate::config::pattern::ExactPath;
 use crate::config::place::{FilePath, OriginPlace, ServerName};
 use crate::config::queue_text::{NetworkLength, ReserveText};
-use crate::config::read::{Scalar, Wrong};
+use crate::config::read::{Field, Scalar, Wrong};
 use crate::config::scalar::Count;
 use crate::config::section::section;
 use crate::config::setting::Words;
 use crate::config::shape::{Either, Keyed, List, OneOrMany};
 use crate::config::word::{BalanceWord, OrderWord, RetryOn};
+use crate::door;
 use crate::policy::{Ejection, OnClientAbort, Protocol, Timeouts};
 use crate::units::Share;
 
@@ -170,8 +171,8 @@ section! {
 }
 
 section! {
-    /// The shares of an origin's places that less important requests leave free, rounded up to whole places; at most 90% together, and one
-    /// place is for all.
+    /// The shares of an origin's places, or of a `fair_share`'s burst, that less important requests leave free; at most 90% together. Places are
+    /// rounded up, and one place is for all.
     Reserved ("a map such as `{ critical: 5% }`") {
         /// For requests of `criticality: critical`.
         optional critical: Share,
@@ -181,6 +182,14 @@ section! {
         optional sheddable: Share,
     }
     later: []
+}
+
+impl Reserved {
+    /// The parts of all classes.
+    pub fn parts(&self) -> door::Reserved {
+        let part = |share: &Field<Share>| share.value().map_or(0.0, |share| share.get());
+        door::Reserved::new([part(&self.critical), part(&self.default), part(&self.sheddable), 0.0])
+    }
 }
 
 section! {

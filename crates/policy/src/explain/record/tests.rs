@@ -3,7 +3,9 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::engine::{NoPlaceReason, Scarce};
+use crate::client::label::META_BITS;
+use crate::door::{HEAVIEST, Label};
+use crate::engine::{Heavy, NoPlaceReason, Scarce};
 
 fn said() -> impl Strategy<Value = Said> {
     let numbers = (any::<u16>(), 0..=16_u8, any::<bool>(), 0..5_usize, 0..DecidedBy::ALL.len());
@@ -78,17 +80,42 @@ fn limited(record: Record) -> Record {
     }
 }
 
+fn heavy() -> impl Strategy<Value = Heavy> {
+    let words = (any::<[u64; 2]>(), 0..1_u64 << META_BITS).prop_map(|([high, low], meta)| Label([high, low, meta]));
+    (words, 0..3_u8, 0..4_usize, any::<[u16; 2]>()).prop_map(|(label, level, class, [held, waiting])| {
+        let criticality = Criticality::ALL[class];
+        Heavy { label, level, criticality, held, waiting }
+    })
+}
+
 fn no_place() -> impl Strategy<Value = NoPlace> {
-    let numbers = (any::<[u32; 12]>(), any::<[u8; 2]>());
-    (numbers, 0..NoPlaceReason::ALL.len(), any::<bool>()).prop_map(|((numbers, [level, tier]), reason, rate)| {
+    let numbers = (any::<[u32; 12]>(), any::<[u8; 2]>(), any::<u32>(), prop::collection::vec(heavy(), 0..=HEAVIEST));
+    (numbers, 0..NoPlaceReason::ALL.len(), any::<bool>()).prop_map(|((numbers, bytes, ahead, some), reason, rate)| {
         let [held, places, waiting, own_held, own_waiting, own_used, share, score, next, half_life, round, reserved] =
             numbers;
+        let ([level, tier], mut heavy) = (bytes, some.into_iter());
+        let heaviest = std::array::from_fn(|_| heavy.next());
         let reason = NoPlaceReason::ALL[reason];
         let of = match rate {
-            true => Scarce::Units { capacity: held, tokens: places, kept: own_held },
+            true => Scarce::Units { capacity: held, tokens: places, kept: own_held, reserved },
             false => Scarce::Places { held, places, own_held, reserved },
         };
-        NoPlace { reason, of, waiting, level, own_waiting, own_used, share, score, next, half_life, round, tier }
+        NoPlace {
+            reason,
+            of,
+            waiting,
+            ahead,
+            level,
+            own_waiting,
+            own_used,
+            share,
+            score,
+            next,
+            half_life,
+            round,
+            tier,
+            heaviest,
+        }
     })
 }
 

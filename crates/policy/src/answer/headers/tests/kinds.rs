@@ -105,7 +105,7 @@ fn a_share_is_never_told_but_the_round_of_its_queue() {
 fn queue_with_round(round: u32) -> NoPlace {
     NoPlace {
         reason: NoPlaceReason::RatePushedOut,
-        of: Scarce::Units { capacity: 10_000, tokens: 0, kept: 20_000 },
+        of: Scarce::Units { capacity: 10_000, tokens: 0, kept: 20_000, reserved: 0 },
         waiting: 65,
         level: 0,
         own_waiting: 60,
@@ -116,6 +116,8 @@ fn queue_with_round(round: u32) -> NoPlace {
         half_life: 1_000,
         round,
         tier: 0,
+        ahead: 0,
+        heaviest: [None; 3],
     }
 }
 
