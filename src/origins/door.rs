@@ -243,3 +243,6 @@ async fn keep_time(door: Arc<PlaceDoor>, clock: Clock) {
 fn spec(cap: Option<&InflightCap>) -> PlacesSpec {
     cap.map_or_else(PlacesSpec::uncapped, InflightCap::places)
 }
+
+#[cfg(test)]
+mod tests;
