@@ -10,6 +10,7 @@ mod world;
 use std::process::ExitCode;
 
 use attacks::{Outcome, PLACES, Row};
+use tidegate_limits::door::Reserve;
 
 fn main() -> ExitCode {
     // cargo runs benchmarks as tests too; the rows are tests of their own
@@ -43,6 +44,15 @@ fn main() -> ExitCode {
         missed.extend(row.misses(&fair).into_iter().map(|miss| format!("{row:?}: {miss}")));
     }
     println!("\n\\* known to miss a bar, and held to what it reaches");
+    println!("\nThe same rows with other reserves: light, p99 of their wait, heavy of its due\n");
+    println!("| attack | hosts | places | none | learned | a quarter | half |\n|---|--:|--:|---|---|---|---|");
+    for row in PLACES.into_iter().flat_map(Row::all).filter(Row::is_known) {
+        let cells = [Reserve::None, Reserve::Learned, Reserve::Share(0.25), Reserve::Share(0.5)].map(|reserve| {
+            let Outcome { light, p99, heavy, .. } = row.with(reserve);
+            format!("{:.1} %, {} ms, {:.0} %", 100.0 * light, p99.as_millis(), 100.0 * heavy)
+        });
+        println!("| {:?} | {} | {} | {} |", row.attack, row.hosts, row.max, cells.join(" | "));
+    }
     for miss in &missed {
         eprintln!("{miss}");
     }

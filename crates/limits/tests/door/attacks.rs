@@ -192,7 +192,12 @@ impl Row {
 
     /// At the fair door.
     pub fn fair(&self) -> Outcome {
-        self.outcome(Fair::new(PlacesSpec::new(self.max)))
+        self.with(Reserve::Learned)
+    }
+
+    /// At the fair door with so much left to light clients.
+    pub fn with(&self, reserve: Reserve) -> Outcome {
+        self.outcome(Fair::new(PlacesSpec { reserve, ..PlacesSpec::new(self.max) }))
     }
 
     /// At a queue in the order of arrival.
