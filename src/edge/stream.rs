@@ -223,7 +223,9 @@ impl<S: IO> Wire<S> {
         Poll::Ready(read)
     }
 
-    fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    /// Reads some of the body, one in chunks as one chunk; nothing at the end of the stream. Of a request that was read to its end: as
+    /// [`Wire::poll_gone`].
+    pub fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if buf.remaining() == 0 {
             return Poll::Ready(Ok(()));
         }
@@ -254,7 +256,7 @@ impl<S: IO> Wire<S> {
     }
 
     /// Ready with an error when the answer is late, at once if it is not.
-    fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let late = self.answer == Answer::Awaited && self.client.deadline.poll(cx).is_ready();
         Poll::Ready(if late { Err(LateAnswer.into()) } else { Ok(()) })
     }
@@ -458,7 +460,7 @@ impl<S: IO> EdgeStream<S> {
     /// How large the body of the present request may be.
     pub fn limit_body(&self, limit: u64) {
         if let Some(wire) = &self.wire {
-            wire.body_limit.store(limit, Ordering::Relaxed);
+            wire.limit_body(limit);
         }
     }
 

@@ -122,6 +122,7 @@ pub struct Buffers {
     /// What came and was not taken.
     inbox: BytesMut,
     alarm: Alarm,
+    send_alarm: Alarm,
 }
 
 impl Buffers {
@@ -148,6 +149,8 @@ pub struct Exchange<'a> {
     patience: Duration,
     /// When the present one is over.
     ends: Option<Instant>,
+    /// When the connection must have taken more of the request.
+    send_ends: Option<Instant>,
 }
 
 /// How the end of the answer's body is found.
@@ -176,38 +179,60 @@ impl<'a> Exchange<'a> {
     /// An exchange on a connection that waits for a request. `patience`: the longest wait for the head of the answer, or a piece of its body.
     pub fn new(stream: Box<OriginStream>, patience: Duration, buffers: &'a mut Buffers) -> Exchange<'a> {
         buffers.inbox.clear();
-        Exchange { stream, buffers, body: Body::None, no_body: false, keeps: false, patience, ends: None }
+        Exchange {
+            stream,
+            buffers,
+            body: Body::None,
+            no_body: false,
+            keeps: false,
+            patience,
+            ends: None,
+            send_ends: None,
+        }
     }
 
-    /// Sends a request without a body.
+    /// Begins a request: its head, and what of its body stands behind it, is sent.
+    ///
+    /// # Errors
+    /// As for [`Exchange::poll_send`].
+    pub async fn begin(&mut self, method: &Method, head: &mut BytesMut, within: Duration) -> pingora::Result<()> {
+        self.no_body = method == Method::HEAD;
+        poll_fn(|cx| self.poll_send(cx, head, within)).await
+    }
+
+    /// Sends more of the request: all of this, which is empty then.
     ///
     /// # Errors
     /// The connection is broken, or takes nothing for so long.
-    pub async fn send(&mut self, method: &Method, head: &[u8], within: Duration) -> pingora::Result<()> {
-        self.no_body = method == Method::HEAD;
-        let (mut sent, mut ends) = (0, None);
-        poll_fn(|cx| {
-            let written = loop {
-                let Some(rest) = head.get(sent..).filter(|rest| !rest.is_empty()) else {
-                    break Pin::new(&mut self.stream).poll_flush(cx);
-                };
-                match Pin::new(&mut self.stream).poll_write(cx, rest) {
-                    Poll::Ready(Ok(0)) => break Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                    Poll::Ready(Ok(more)) => sent += more,
-                    Poll::Ready(Err(error)) => break Poll::Ready(Err(error)),
-                    Poll::Pending => break Poll::Pending,
-                }
-            };
-            if let Poll::Ready(written) = written {
-                return Poll::Ready(
-                    written.map_err(|error| Error::because(ErrorType::WriteError, "sending the request", error)),
-                );
+    pub fn poll_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        data: &mut BytesMut,
+        within: Duration,
+    ) -> Poll<pingora::Result<()>> {
+        let sent = loop {
+            if data.is_empty() {
+                break Pin::new(&mut self.stream).poll_flush(cx);
             }
-            let ends = *ends.get_or_insert_with(|| Instant::now() + within);
-            ready!(self.buffers.alarm.poll(ends, cx));
-            Poll::Ready(Err(Error::explain(ErrorType::WriteTimedout, "sending the request")))
-        })
-        .await
+            match Pin::new(&mut self.stream).poll_write(cx, data) {
+                Poll::Ready(Ok(0)) => break Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Poll::Ready(Ok(sent)) => {
+                    data.advance(sent);
+                    self.send_ends = None;
+                }
+                Poll::Ready(Err(error)) => break Poll::Ready(Err(error)),
+                Poll::Pending => break Poll::Pending,
+            }
+        };
+        if let Poll::Ready(sent) = sent {
+            self.send_ends = None;
+            return Poll::Ready(
+                sent.map_err(|error| Error::because(ErrorType::WriteError, "sending the request", error)),
+            );
+        }
+        let ends = *self.send_ends.get_or_insert_with(|| Instant::now() + within);
+        ready!(self.buffers.send_alarm.poll(ends, cx));
+        Poll::Ready(Err(Error::explain(ErrorType::WriteTimedout, "sending the request")))
     }
 
     /// The next head: an interim one, or that of the answer, whose body follows.
@@ -341,7 +366,7 @@ mod tests {
         let stream = Box::new(OriginStream::new(Wire::Plain(Socket::Unix(near)), way, 0));
         let mut exchange = Exchange::new(stream, Duration::from_secs(5), buffers);
         let head = [method.as_str().as_bytes(), GET.get(3..).unwrap()].concat();
-        exchange.send(method, &head, Duration::from_secs(5)).await.unwrap();
+        exchange.begin(method, &mut BytesMut::from(&*head), Duration::from_secs(5)).await.unwrap();
         (exchange, far)
     }
 

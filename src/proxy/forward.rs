@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
 use pingora::{Error, ErrorType};
 
@@ -132,17 +131,16 @@ pub fn head(
     edits::towards_origin(connection_info(session).map(AsRef::as_ref), session.head().fields(), upstream, context)
 }
 
-/// Counts a piece of the request's body. Returns how long to hold it back.
+/// Counts a piece of the request's body, by its length. Returns how long to hold it back.
 ///
 /// # Errors
 /// The body is over the route's limit, or there is no room for it.
 pub fn body(
     process: &Process,
     session: &impl Downstream,
-    body: Option<&Bytes>,
+    length: u64,
     context: &mut RequestContext,
 ) -> pingora::Result<Option<Duration>> {
-    let length = body.map_or(0, |piece| piece.len() as u64);
     if session.was_upgraded() {
         // no body, but bytes all the same
         return Ok(context.carried(length, &process.clock));

@@ -144,7 +144,8 @@ impl ProxyHttp for Gate {
         _end_of_stream: bool,
         slot: &mut Slot,
     ) -> pingora::Result<()> {
-        if let Some(time) = forward::body(&self.process, session, body.as_ref(), slot.context(self))? {
+        let length = body.as_ref().map_or(0, |piece| piece.len() as u64);
+        if let Some(time) = forward::body(&self.process, session, length, slot.context(self))? {
             tokio::time::sleep(time).await;
         }
         Ok(())

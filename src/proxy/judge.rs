@@ -109,9 +109,12 @@ pub fn in_session(
     judge(process, info, head, context)
 }
 
-/// Judges a head as its origin would get it. The decision is in the context then. Returns the answer where the listener
+/// Judges a head as its origin would get it, and [settles](settled::settle) it. The decision is in the context then. Returns the answer where the listener
 /// redirects: nothing is decided about such a request.
-fn judge(
+///
+/// # Errors
+/// As [`settled::settle`].
+pub fn judge(
     process: &Process,
     info: Option<&ConnectionInfo>,
     head: &mut impl RequestHead,

@@ -4,6 +4,7 @@ use super::admission::{self, Next};
 use super::context::RequestContext;
 use super::downstream::Downstream;
 use super::{forward, judge, reply};
+use crate::answer::Answer;
 use crate::running::process::Process;
 
 /// Judges a request, unless the edge has, and admits it. Answers it if it is not to be forwarded; returns whether it did.
@@ -15,13 +16,12 @@ pub async fn decide(
     session: &mut impl Downstream,
     context: &mut RequestContext,
 ) -> pingora::Result<bool> {
-    match judge::in_session(process, session, context)? {
-        Some(answer) => conclude(process, session, context, Next::Answer(answer)).await,
-        None => judged(process, session, context).await,
-    }
+    let redirected = judge::in_session(process, session, context)?;
+    judged(process, session, context, redirected).await
 }
 
-/// The same for a request that was judged, and whose head is [settled](super::settled).
+/// The same for a request that was judged, and whose head is [settled](super::settled). `redirected`: the answer of a listener that
+/// redirects, about which nothing was decided.
 ///
 /// # Errors
 /// As for [`decide`].
@@ -29,8 +29,12 @@ pub async fn judged(
     process: &Process,
     session: &mut impl Downstream,
     context: &mut RequestContext,
+    redirected: Option<Answer>,
 ) -> pingora::Result<bool> {
-    let next = admission::admit(process, session, context).await?;
+    let next = match redirected {
+        Some(answer) => Next::Answer(answer),
+        None => admission::admit(process, session, context).await?,
+    };
     conclude(process, session, context, next).await
 }
 

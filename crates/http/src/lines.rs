@@ -9,6 +9,7 @@
 
 use std::ops::Range;
 
+use bytes::BufMut;
 use http::{HeaderMap, HeaderName};
 
 use crate::head::scan::{TOKEN, run_end, value_end};
@@ -180,14 +181,14 @@ impl Lines {
     }
 
     /// Writes the lines and the empty one that ends a head.
-    pub fn write(&self, out: &mut Vec<u8>) {
+    pub fn write(&self, out: &mut impl BufMut) {
         for (name, value) in self.iter() {
-            out.extend_from_slice(name);
-            out.extend_from_slice(b": ");
-            out.extend_from_slice(value);
-            out.extend_from_slice(b"\r\n");
+            out.put_slice(name);
+            out.put_slice(b": ");
+            out.put_slice(value);
+            out.put_slice(b"\r\n");
         }
-        out.extend_from_slice(b"\r\n");
+        out.put_slice(b"\r\n");
     }
 
     fn part(&self, part: Part) -> &[u8] {

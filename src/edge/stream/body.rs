@@ -2,6 +2,7 @@
 
 use std::io;
 use std::mem;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 
 use bytes::Buf;
@@ -14,6 +15,19 @@ use crate::edge::repack::{Failed, poll_repack};
 use crate::system::buffers::poll_piece;
 
 impl<S: IO> Wire<S> {
+    /// What is left of the body, if its length is known.
+    pub fn left(&self) -> Option<u64> {
+        match self.reading {
+            Reading::Length(left) => Some(left),
+            _ => None,
+        }
+    }
+
+    /// How large the body of the present request may be.
+    pub fn limit_body(&self, limit: u64) {
+        self.body_limit.store(limit, Ordering::Relaxed);
+    }
+
     /// Reads a part of the body; returns how many of the client's bytes it was.
     pub(super) fn poll_body(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<usize>> {
         if matches!(self.reading, Reading::Chunked(_)) {

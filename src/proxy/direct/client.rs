@@ -2,28 +2,42 @@
 
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{BufMut as _, Bytes, BytesMut};
 use http::{HeaderValue, Method, StatusCode, header};
 use pingora::protocols::http::date::get_cached_date;
 use pingora::{Error, ErrorType};
+use tokio::io::{AsyncRead, AsyncReadExt as _, ReadBuf};
+use tokio::time::{Instant, timeout};
 
 use super::super::downstream::Downstream;
 use super::super::fields::{AnswerHead, Fields, Name};
-use super::super::request_view::RequestHead as _;
+use super::super::request_view::{RequestHead as _, WholeHead as _};
 use super::head::LaneHead;
 use crate::edge::client_side::ClientSide;
 use crate::edge::stream::Wire;
 use crate::edge::transport::Transport;
 use crate::origins::exchange::AnswerLines;
+use crate::system::timer::Alarm;
+use tidegate_http::head::Body as RequestBody;
 use tidegate_http::lines::{Lines, Lookup as _};
 
 /// A client's side that the lane can serve: it tells when its client has gone, and takes an answer head by head and piece by piece.
 pub trait Client: Downstream<Head = LaneHead, Answer = AnswerLines> {
-    /// Ready when the client has gone, or its answer is late.
+    /// Ready when the client has gone, or its answer is late. Not while a part of the request is still to be read, as nothing may be
+    /// taken out of it: then only when the answer is late.
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<Box<Error>>;
+    /// Reads some of the request's body behind `into`, as an origin of HTTP/1.1 gets it: as it is where the head tells its length,
+    /// otherwise as one chunk, and the last one at its end. Says how many bytes of the body that is.
+    ///
+    /// # Errors
+    /// The client has gone or is too slow, or the body is malformed or too large.
+    fn poll_body(&mut self, cx: &mut Context<'_>, into: &mut BytesMut) -> Poll<pingora::Result<u64>>;
+    /// Notes that not all that was read of the body can be sent again.
+    fn cannot_be_repeated(&mut self);
     /// Takes the head of an answer, or an interim one.
     ///
     /// # Errors
@@ -52,7 +66,35 @@ pub struct Http1<'a> {
     written: Option<StatusCode>,
     body: Framing,
     bytes_out: u64,
+    upload: Reading,
+    /// What is left of a small body is read and thrown away behind the answer.
+    drains: bool,
+    /// All that was read of the body can be sent again.
+    is_repeatable: bool,
 }
+
+/// How a body is read.
+struct Reading {
+    /// The longest pause.
+    patience: Duration,
+    /// When the present one is over.
+    ends: Option<Instant>,
+    alarm: Alarm,
+}
+
+/// What is read of a body at once.
+const BODY_BYTES: usize = 64 * 1024;
+
+/// What stands around the data of a chunk that the wire has packed, and the last chunk.
+const CHUNK_FRAME: usize = 12;
+const LAST_CHUNK: usize = 5;
+
+/// An unread body up to this size is read and thrown away, so that the client keeps its connection; behind a larger one
+/// the connection closes.
+const WORTH_DRAINING: u64 = 64 * 1024;
+
+/// How long that may take.
+const DRAINING: Duration = Duration::from_secs(2);
 
 /// How the client is told where the answer's body ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,12 +109,44 @@ enum Framing {
 impl<'a> Http1<'a> {
     /// The side of a request with this head. `stays`: the connection may serve another one.
     pub fn new(wire: &'a mut Wire<Transport>, head: &'a mut LaneHead, text: &'a mut Vec<u8>, stays: bool) -> Http1<'a> {
-        Http1 { wire, head, text, stays, written: None, body: Framing::None, bytes_out: 0 }
+        let upload = Reading { patience: Duration::MAX, ends: None, alarm: Alarm::default() };
+        Http1 {
+            wire,
+            head,
+            text,
+            stays,
+            written: None,
+            body: Framing::None,
+            bytes_out: 0,
+            upload,
+            drains: false,
+            is_repeatable: true,
+        }
     }
 
-    /// Whether the connection serves another request behind this one.
-    pub fn stays(&self) -> bool {
+    /// Whether the connection serves another request behind this one. Reads what is left of a small body for that.
+    pub async fn stays(&mut self) -> bool {
+        if self.stays && self.drains && !self.wire.is_between_requests() {
+            let mut thrown = BytesMut::new();
+            let drained = poll_fn(|cx| -> Poll<pingora::Result<()>> {
+                while !self.wire.is_between_requests() {
+                    thrown.clear();
+                    ready!(self.poll_body(cx, &mut thrown))?;
+                }
+                Poll::Ready(Ok(()))
+            });
+            // what is not read then is found below
+            let _ = timeout(DRAINING, drained).await;
+        }
         self.stays && self.wire.is_between_requests()
+    }
+
+    /// Whether what the client is still sending is so little that reading it is cheaper than a new connection. Not for a
+    /// client that waits for `100 Continue`: it will not send the body after a final answer (RFC 9110 section 10.1.1).
+    fn leaves_a_small_body(&self) -> bool {
+        !self.wire.is_between_requests()
+            && self.head.content_length().is_some_and(|length| length <= WORTH_DRAINING)
+            && !self.head.expects()
     }
 
     /// Sends what was held back.
@@ -121,12 +195,29 @@ async fn write(wire: &mut Wire<Transport>, parts: &[&[u8]]) -> pingora::Result<(
     .map_err(broken)
 }
 
+/// The body of a request on its wire.
+struct Body<'a>(&'a mut Wire<Transport>);
+
+impl AsyncRead for Body<'_> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        self.0.poll_read(cx, buf)
+    }
+}
+
 fn broken(error: io::Error) -> Box<Error> {
     Error::because(ErrorType::WriteError, "writing the answer", error).into_down()
 }
 
 impl Client for Http1<'_> {
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<Box<Error>> {
+        if !self.wire.is_between_requests() {
+            return match self.wire.poll_late(cx) {
+                Poll::Ready(Err(late)) => {
+                    Poll::Ready(Error::because(ErrorType::ReadError, "waiting for the answer", late).into_down())
+                }
+                Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
+            };
+        }
         self.wire.poll_gone(cx).map(|gone| {
             match gone {
                 Err(error) => Error::because(ErrorType::ReadError, "waiting for the answer", error),
@@ -136,7 +227,40 @@ impl Client for Http1<'_> {
         })
     }
 
+    fn poll_body(&mut self, cx: &mut Context<'_>, into: &mut BytesMut) -> Poll<pingora::Result<u64>> {
+        let most = self
+            .wire
+            .left()
+            .and_then(|left| usize::try_from(left).ok())
+            .map_or(BODY_BYTES, |left| left.min(BODY_BYTES));
+        into.reserve(most);
+        let read = pin!(Body(self.wire).read_buf(&mut into.limit(most))).poll(cx);
+        let error = match read {
+            Poll::Ready(Ok(0)) => Error::explain(ErrorType::ConnectionClosed, "before the end of the request"),
+            Poll::Ready(Ok(read)) => {
+                self.upload.ends = None;
+                return Poll::Ready(Ok(match self.head.body() {
+                    RequestBody::Chunked => {
+                        let last = if self.wire.is_between_requests() { LAST_CHUNK } else { 0 };
+                        read.saturating_sub(last).saturating_sub(CHUNK_FRAME) as u64
+                    }
+                    RequestBody::None | RequestBody::Length(_) => read as u64,
+                }));
+            }
+            Poll::Ready(Err(error)) => Error::because(ErrorType::ReadError, "reading the request", error),
+            Poll::Pending => {
+                let Some(ends) = Instant::now().checked_add(self.upload.patience) else { return Poll::Pending };
+                let ends = *self.upload.ends.get_or_insert(ends);
+                ready!(self.upload.alarm.poll(ends, cx));
+                Error::explain(ErrorType::ReadTimedout, "the client says nothing")
+            }
+        };
+        Poll::Ready(Err(error.into_down()))
+    }
+
     async fn write_head(&mut self, head: &mut AnswerLines) -> pingora::Result<()> {
+        // who is answered before all was read may send anything behind it
+        self.stays &= self.drains || self.wire.is_between_requests();
         let interim = head.status().is_informational();
         if !interim {
             Fields::set(&mut head.lines, Name::Of(&header::DATE), get_cached_date())?;
@@ -150,6 +274,10 @@ impl Client for Http1<'_> {
         self.written = Some(head.status());
         write(self.wire, &[self.text]).await?;
         if interim { self.flush().await } else { Ok(()) }
+    }
+
+    fn cannot_be_repeated(&mut self) {
+        self.is_repeatable = false;
     }
 
     async fn write_piece(&mut self, data: &[u8], ends: bool) -> pingora::Result<()> {
@@ -200,8 +328,7 @@ impl Downstream for Http1<'_> {
     }
 
     fn can_be_repeated(&self) -> bool {
-        // there is no body
-        true
+        self.is_repeatable
     }
 
     fn has_hop_by_hop(&self) -> bool {
@@ -224,7 +351,12 @@ impl Downstream for Http1<'_> {
         self.bytes_out
     }
 
-    fn bound_body(&mut self, _pause: Duration, _size: Option<u64>) {}
+    fn bound_body(&mut self, pause: Duration, size: Option<u64>) {
+        self.upload.patience = pause;
+        if let Some(size) = size {
+            self.wire.limit_body(size);
+        }
+    }
 
     fn close(&mut self) {
         self.stays = false;
@@ -241,6 +373,7 @@ impl Downstream for Http1<'_> {
     }
 
     async fn reply(&mut self, mut head: AnswerLines, body: Bytes) -> pingora::Result<()> {
+        self.drains |= self.leaves_a_small_body();
         self.write_head(&mut head).await?;
         self.write_piece(&body, true).await
     }

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::str;
 
+use bytes::{BufMut as _, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version, header};
 use pingora::{Error, ErrorType};
 
@@ -35,7 +36,7 @@ pub struct LaneHead {
     /// Where its path ends.
     path: usize,
     version: Version,
-    length: Option<u64>,
+    body: Body,
     hop_by_hop: bool,
     lines: Lines,
     read: HeaderMap,
@@ -59,10 +60,7 @@ impl LaneHead {
             tidegate_http::head::Version::Http10 => Version::HTTP_10,
             tidegate_http::head::Version::Http11 => Version::HTTP_11,
         };
-        self.length = match head.body {
-            Body::Length(length) => Some(length),
-            Body::None | Body::Chunked => None,
-        };
+        self.body = head.body;
         self.hop_by_hop = head.hop_by_hop;
         self.gather(names)
     }
@@ -80,6 +78,16 @@ impl LaneHead {
         Some(())
     }
 
+    /// How its body ends.
+    pub fn body(&self) -> Body {
+        self.body
+    }
+
+    /// Whether the client waits for `100 Continue`, or says so.
+    pub fn expects(&self) -> bool {
+        self.lines.has(&header::EXPECT)
+    }
+
     /// Whether a field concerns the client's connection only.
     pub fn has_hop_by_hop(&self) -> bool {
         self.hop_by_hop
@@ -92,10 +100,13 @@ impl LaneHead {
 
     /// Makes `upstream` the lines that travel on: without those that concern the client's connection only, and what its `Connection`
     /// names. The edge has refused a head in which that is more than such fields.
-    pub fn travels_on(&self, upstream: &mut Lines) {
+    ///
+    /// # Errors
+    /// None that a head which was judged can cause.
+    pub fn travels_on(&self, upstream: &mut Lines) -> pingora::Result<()> {
         upstream.copy(&self.lines);
         if !self.hop_by_hop {
-            return;
+            return Ok(());
         }
         for line in self.lines.lines(&header::CONNECTION) {
             for named in line.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
@@ -105,13 +116,18 @@ impl LaneHead {
         for name in HOP_BY_HOP {
             upstream.remove(name);
         }
+        if self.body == Body::Chunked {
+            // that of our connection: its chunks are made anew
+            upstream.add(b"Transfer-Encoding", b"chunked").map_err(unwritable)?;
+        }
+        Ok(())
     }
 
     /// Writes the request line and these lines.
-    pub fn write(&self, lines: &Lines, out: &mut Vec<u8>) {
+    pub fn write(&self, lines: &Lines, out: &mut BytesMut) {
         out.clear();
         out.extend_from_slice(self.method.as_str().as_bytes());
-        out.push(b' ');
+        out.put_u8(b' ');
         out.extend_from_slice(self.target.as_bytes());
         out.extend_from_slice(b" HTTP/1.1\r\n");
         lines.write(out);
@@ -181,7 +197,10 @@ impl WholeHead for LaneHead {
     }
 
     fn content_length(&self) -> Option<u64> {
-        self.length
+        match self.body {
+            Body::Length(length) => Some(length),
+            Body::None | Body::Chunked => None,
+        }
     }
 }
 
@@ -244,10 +263,10 @@ mod tests {
     }
 
     fn forwarded(head: &LaneHead) -> String {
-        let (mut upstream, mut out) = (Lines::default(), Vec::new());
-        head.travels_on(&mut upstream);
+        let (mut upstream, mut out) = (Lines::default(), BytesMut::new());
+        head.travels_on(&mut upstream).unwrap();
         head.write(&upstream, &mut out);
-        String::from_utf8(out).unwrap()
+        String::from_utf8(out.to_vec()).unwrap()
     }
 
     #[test]

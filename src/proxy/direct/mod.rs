@@ -1,4 +1,4 @@
-//! The direct lane: requests of HTTP/1.1 without a body to origins of HTTP/1.1, served on the connection's own loop.
+//! The direct lane: requests of HTTP/1 to origins of HTTP/1.1, served on the connection's own loop.
 //!
 //! Pingora gives each request a session, two channels and a task, parses both heads a second time, and moves what belongs to the
 //! request about; that is two thirds of what a request costs. The lane forwards the head that the edge has judged on a connection
@@ -12,7 +12,8 @@
 //! | an address, an attempt, and what comes of it | [`forward::attempt`], [`attempts`] | the same |
 //! | the head for the origin | [`forward::head`] behind `LaneHead::travels_on` | behind Pingora's own |
 //! | the head for the client | [`response::head`] | the same |
-//! | the body | [`response::body`] for each piece | the same |
+//! | the body of the request | [`forward::body`] for each piece ([`Upload`]) | the same |
+//! | the body of the answer | [`response::body`] for each piece | the same |
 //! | the end | [`response::failed`], [`response::ended`] | the same |
 //!
 //! Heads stay bytes: ranges over what came, edited by the functions that edit Pingora's heads, too ([`fields`](super::fields)), and written by
@@ -21,35 +22,40 @@
 //! A client's side is what implements `Client`: `Http1` on a connection of its own. Whoever speaks another protocol to clients makes a
 //! `LaneHead` of what came, has it judged, and calls `DirectLane::request` with its own side.
 //!
-//! What else there is goes Pingora's way: bodies, upgrades, `Expect`, HTTP/1.0, HTTP/2 on either side. `server.direct: off`, the default, sends everything there.
+//! What else there is goes Pingora's way: upgrades, and HTTP/2 on either side. `server.direct: off` sends everything there.
 
 mod client;
 mod head;
 mod scratch;
+mod upload;
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
+use bytes::BytesMut;
 use http::{HeaderValue, header};
 use pingora::Error;
 
 use self::client::{Client, Http1};
 use self::scratch::{OriginSide, Scratch};
+use self::upload::Upload;
 use super::context::RequestContext;
 use super::fields::{Fields, Name};
-use super::forward::{self, Target};
+use super::forward;
 use super::judge::{self, AtHead};
 use super::request_view::RequestHead as _;
 use super::{attempts, observe, outcome, response};
+use crate::answer::Answer;
 use crate::edge::requests::{Direct, Left, Requests};
 use crate::edge::transport::Transport;
 use crate::origins::connector;
 use crate::origins::exchange::{AnswerLines, Body, Exchange, Piece};
 use crate::policy::{Action, Protocol};
 use crate::running::process::Process;
-use tidegate_http::head::{Body as RequestBody, Head, Version};
+use tidegate_http::head::{Body as RequestBody, Head};
 
 /// The most attempts at one request, whatever a policy asks for.
 const MOST_ATTEMPTS: u32 = 8;
@@ -80,8 +86,7 @@ impl DirectLane {
                 Ok(head) => head,
                 Err(left) => return left,
             };
-            let is_plain = head.version == Version::Http11 && head.body == RequestBody::None;
-            if !is_plain || head.upgrade || head.expect_continue {
+            if head.upgrade {
                 return Left::Request(head, None);
             }
             let mut scratch = Scratch::take();
@@ -102,20 +107,29 @@ impl DirectLane {
         }
         let stays = requests.may_stay(&head);
         let info = &requests.wire.client().info;
-        let mut context = match judge::at_head(&self.process, info, &mut scratch.head, context, stays) {
-            AtHead::Forward(context) => context,
-            AtHead::Unread => return Next::Left(Left::Request(head, None)),
-            AtHead::Answer { answer, stay } => {
-                requests.begin(&head);
-                answer.parts().into_iter().for_each(|part| requests.wire.put(part));
-                if !stay {
-                    // a client that has said that this is its last request sends nothing more
-                    return Next::Left(if head.keep_alive { Left::Linger } else { Left::Close });
+        let (mut context, redirected) = if head.body == RequestBody::None {
+            match judge::at_head(&self.process, info, &mut scratch.head, context, stays) {
+                AtHead::Forward(context) => (context, None),
+                AtHead::Unread => return Next::Left(Left::Request(head, None)),
+                AtHead::Answer { answer, stay } => {
+                    requests.begin(&head);
+                    answer.parts().into_iter().for_each(|part| requests.wire.put(part));
+                    if !stay {
+                        // a client that has said that this is its last request sends nothing more
+                        return Next::Left(if head.keep_alive { Left::Linger } else { Left::Close });
+                    }
+                    return match poll_fn(|cx| requests.wire.poll_flush(cx)).await {
+                        Ok(()) => Next::Another,
+                        Err(_) => Next::Left(Left::Nothing),
+                    };
                 }
-                return match poll_fn(|cx| requests.wire.poll_flush(cx)).await {
-                    Ok(()) => Next::Another,
-                    Err(_) => Next::Left(Left::Nothing),
-                };
+            }
+        } else {
+            // it is answered only once it is begun, as its body has to be dealt with
+            let mut context = context;
+            match judge::judge(&self.process, Some(info), &mut scratch.head, &mut context) {
+                Ok(redirected) => (context, redirected),
+                Err(_) => return Next::Left(Left::Request(head, None)),
             }
         };
         if !is_for_us(&context) {
@@ -124,14 +138,20 @@ impl DirectLane {
         requests.begin(&head);
         let mut client = Http1::new(requests.wire, &mut scratch.head, &mut scratch.text, stays);
         // in a box, so that a connection that waits for its next request has no room for one
-        Box::pin(self.request(&mut client, &mut context, &mut scratch.origin)).await;
-        if client.stays() { Next::Another } else { Next::Left(Left::Close) }
+        Box::pin(self.request(&mut client, &mut context, redirected, &mut scratch.origin)).await;
+        if client.stays().await { Next::Another } else { Next::Left(Left::Close) }
     }
 
     /// Serves one judged request to its log line.
-    async fn request(&self, client: &mut impl Client, context: &mut RequestContext, side: &mut OriginSide) {
+    async fn request(
+        &self,
+        client: &mut impl Client,
+        context: &mut RequestContext,
+        redirected: Option<Answer>,
+        side: &mut OriginSide,
+    ) {
         let process = &*self.process;
-        let served = match outcome::judged(process, client, context).await {
+        let served = match outcome::judged(process, client, context, redirected).await {
             Ok(true) => Ok(()),
             Ok(false) => self.forward(client, context, side).await,
             Err(error) => Err(error),
@@ -151,6 +171,7 @@ impl DirectLane {
         side: &mut OriginSide,
     ) -> pingora::Result<()> {
         let mut attempts = 1;
+        side.upload.begin(client.head().method().is_idempotent());
         loop {
             match self.attempt(client, context, side).await {
                 Err(error) if error.retry() && attempts < MOST_ATTEMPTS => attempts += 1,
@@ -181,16 +202,17 @@ impl DirectLane {
             },
         };
         observe::connected(context, reused);
-        let OriginSide { lines, text, answer, buffers } = side;
+        let OriginSide { lines, text, upload, answer, buffers } = side;
         let mut exchange = Exchange::new(stream, target.read, buffers);
         let ended = async {
-            client.head().travels_on(lines);
+            client.head().travels_on(lines)?;
             forward::head(client, lines, context)?;
             if context.route().is_some_and(|route| !route.request_headers.is_empty()) {
                 head::check(lines)?;
             }
             client.head().write(lines, text);
-            self.exchange(client, context, &mut exchange, (text, answer), &target).await
+            let (process, within) = (&*self.process, target.write);
+            Run { process, client, context, upload, exchange: &mut exchange, within }.run(text, answer).await
         };
         match ended.await {
             Ok(()) => {
@@ -207,50 +229,104 @@ impl DirectLane {
             }
         }
     }
+}
 
+/// One attempt on its connection.
+struct Run<'a, 'b, C> {
+    process: &'a Process,
+    client: &'a mut C,
+    context: &'a mut RequestContext,
+    upload: &'a mut Upload,
+    exchange: &'a mut Exchange<'b>,
+    /// For one write to the origin.
+    within: Duration,
+}
+
+impl<C: Client> Run<'_, '_, C> {
     /// Sends the request and passes the answer on.
-    async fn exchange(
-        &self,
-        client: &mut impl Client,
-        context: &mut RequestContext,
-        exchange: &mut Exchange<'_>,
-        (request, answer): (&[u8], &mut AnswerLines),
-        target: &Target,
-    ) -> pingora::Result<()> {
-        exchange.send(client.head().method(), request, target.write).await.map_err(Error::into_up)?;
+    async fn run(&mut self, request: &mut BytesMut, answer: &mut AnswerLines) -> pingora::Result<()> {
+        self.begin(request).await?;
         loop {
-            either(client, |cx| exchange.poll_head(cx, answer)).await?;
+            self.either(|exchange, cx| exchange.poll_head(cx, answer)).await?;
             let interim = answer.status().is_informational();
-            if !interim && exchange.body() == Body::UntilClose {
+            if !interim && self.exchange.body() == Body::UntilClose {
                 // so that the client's connection can stay
                 answer.speak_http11();
                 let chunked = HeaderValue::from_static("chunked");
                 Fields::set(&mut answer.lines, Name::Of(&header::TRANSFER_ENCODING), chunked)?;
             }
-            response::head(&self.process, client, answer, context).await?;
-            client.write_head(answer).await?;
+            response::head(self.process, self.client, answer, self.context).await?;
+            self.client.write_head(answer).await?;
             if !interim {
                 break;
             }
         }
-        if exchange.body() == Body::None {
-            return client.write_piece(&[], true).await;
+        self.body().await?;
+        // an answer may come before the request has; the origin gets the rest all the same, as far as it takes it
+        if !self.upload.is_over() {
+            poll_fn(|cx| self.poll_upload(cx)).await?;
         }
-        if !exchange.has_more() {
-            client.flush_head().await?;
+        Ok(())
+    }
+
+    /// Sends the head, and what has come of the body with it.
+    async fn begin(&mut self, request: &mut BytesMut) -> pingora::Result<()> {
+        let resent = self.upload.again();
+        if resent > 0 {
+            let hold = forward::body(self.process, self.client, resent, self.context)?;
+            self.upload.hold(hold);
+        }
+        let method = self.client.head().method();
+        self.exchange.begin(method, request, self.within).await.map_err(Error::into_up)
+    }
+
+    /// Passes the body of the answer on.
+    async fn body(&mut self) -> pingora::Result<()> {
+        if self.exchange.body() == Body::None {
+            return self.client.write_piece(&[], true).await;
+        }
+        if !self.exchange.has_more() {
+            self.client.flush_head().await?;
         }
         loop {
-            let piece: Piece = either(client, |cx| exchange.poll_piece(cx)).await?;
-            let data = exchange.data(&piece);
-            if let Some(pause) = response::body(&self.process, client, data.len() as u64, context)? {
+            let piece: Piece = self.either(|exchange, cx| exchange.poll_piece(cx)).await?;
+            let length = self.exchange.data(&piece).len() as u64;
+            if let Some(pause) = response::body(self.process, self.client, length, self.context)? {
                 tokio::time::sleep(pause).await;
             }
-            client.write_piece(exchange.data(&piece), piece.ends).await?;
-            exchange.taken();
+            self.client.write_piece(self.exchange.data(&piece), piece.ends).await?;
+            self.exchange.taken();
             if piece.ends {
                 return Ok(());
             }
         }
+    }
+
+    /// Waits for the origin while the body of the request goes on to it, or until the client has gone or its answer is late.
+    async fn either<T>(
+        &mut self,
+        mut origin: impl FnMut(&mut Exchange<'_>, &mut Context<'_>) -> Poll<pingora::Result<T>>,
+    ) -> pingora::Result<T> {
+        poll_fn(|cx| {
+            if let Poll::Ready(Err(error)) = self.poll_upload(cx) {
+                return Poll::Ready(Err(error));
+            }
+            match origin(self.exchange, cx) {
+                Poll::Ready(Ok(came)) => Poll::Ready(Ok(came)),
+                // it may have answered although it took no more; if it has not, that is the reason
+                Poll::Ready(Err(error)) => Poll::Ready(Err(self.upload.failed().unwrap_or(error.into_up()))),
+                Poll::Pending => self.client.poll_gone(cx).map(Err),
+            }
+        })
+        .await
+    }
+
+    fn poll_upload(&mut self, cx: &mut Context<'_>) -> Poll<pingora::Result<()>> {
+        let Run { process, client, context, upload, exchange, within } = self;
+        if upload.is_over() {
+            return Poll::Ready(Ok(()));
+        }
+        upload.poll(*client, exchange, *within, |client, bytes| forward::body(process, client, bytes, context), cx)
     }
 }
 
@@ -266,16 +342,4 @@ fn is_for_us(context: &RequestContext) -> bool {
         Some(Action::Forward(_)) => context.origin().is_some_and(|origin| origin.way().protocol() == Protocol::Http1),
         Some(Action::Respond(_)) | None => true,
     }
-}
-
-/// Waits for the origin, or until the client has gone or its answer is late.
-async fn either<T>(
-    client: &mut impl Client,
-    mut origin: impl FnMut(&mut Context<'_>) -> Poll<pingora::Result<T>>,
-) -> pingora::Result<T> {
-    poll_fn(|cx| match origin(cx) {
-        Poll::Ready(came) => Poll::Ready(came.map_err(Error::into_up)),
-        Poll::Pending => client.poll_gone(cx).map(Err),
-    })
-    .await
 }

@@ -3,7 +3,10 @@
 
 use std::cell::RefCell;
 
+use bytes::BytesMut;
+
 use super::head::LaneHead;
+use super::upload::Upload;
 use crate::origins::exchange::{AnswerLines, Buffers};
 use tidegate_http::lines::Lines;
 
@@ -29,7 +32,9 @@ pub struct OriginSide {
     /// The fields for the origin.
     pub lines: Lines,
     /// Its head as bytes.
-    pub text: Vec<u8>,
+    pub text: BytesMut,
+    /// The body of the request.
+    pub upload: Upload,
     /// The head of its answer.
     pub answer: AnswerLines,
     /// What came of the answer.
@@ -51,9 +56,10 @@ impl Scratch {
     /// Gives it back.
     pub fn put(mut self: Box<Self>) {
         self.origin.buffers.rest(MOST_BYTES);
-        let OriginSide { lines, text, answer, .. } = &self.origin;
-        let held = [self.head.capacity(), self.text.capacity(), lines.capacity(), text.capacity()];
-        if held.into_iter().sum::<usize>() + answer.lines.capacity() > MOST_BYTES {
+        let OriginSide { lines, text, upload, answer, .. } = &self.origin;
+        let heads = [self.head.capacity(), lines.capacity(), answer.lines.capacity()];
+        let bytes = [self.text.capacity(), text.capacity(), upload.capacity()];
+        if heads.into_iter().chain(bytes).sum::<usize>() > MOST_BYTES {
             return;
         }
         FREE.with(|free| {

@@ -1,9 +1,10 @@
 //! Where a message ends, and what its head asks of the connection.
 
 /// How the end of the body is told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Body {
     /// There is none.
+    #[default]
     None,
     /// By its length, which may be zero.
     Length(u64),
