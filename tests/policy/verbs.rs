@@ -94,7 +94,7 @@ fn check_accepts_what_is_valid_and_warnings_unless_denied() {
         "weekly 40000 per week from Sunday in UTC header:x-api-key 4MiB 131072 3.3e-9 0.0021 % at 98.1684 %",
         "crawlers 10/s by half-life 30s client_ip 4MiB 131072 3.3e-9 0.0021 % at 98.1684 %",
         "stuffing 20 of header:x-login-name-hash per 10m client_ip 4MiB 32768 8.2e-7, 1.2e-7 (seen) 0.0083 % at 98.1684 %",
-        "fair 2000/s in all a key and 2 networks 2043KiB - - -",
+        "fair 2000/s in all a key and 2 networks 2238KiB - - -",
         "uploads 20 at once route - - 0 (exact) -",
         "graphql: answers exceed it by at most 19000 units: 100 requests at once, 190 units each above `cost_estimate`; paid back by \
          later requests, less once costs are learned",

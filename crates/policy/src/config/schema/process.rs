@@ -221,8 +221,8 @@ section! {
         /// Whom the process refuses when it has more to do than it can; `off`: nobody.
         optional overload: Either<Off, Words<Overload>>,
         /// Whether requests that need nothing of Pingora, the framework, are served without it: those by
-        /// HTTP/1.1 without a body to origins of HTTP/1.1. The answers are the same. Off until more is known of it in the field.
-        optional direct: Direct [default off],
+        /// HTTP/1 to origins of HTTP/1.1, but for upgrades. The answers are the same; `off` costs CPU time.
+        optional direct: Direct [default on],
         /// How the process stops.
         optional drain: Words<Drain>,
         /// Where the state of limits outlives the process; without it, a restart gives each client a fresh budget.
