@@ -1,8 +1,8 @@
 //! Is it well? A decision table from numbers to the one [`Condition`] that the page, `top` and `status` begin with.
 //!
-//! The housekeeping measures a [`Sight`] every second. [`judge`] says which conditions hold, the most urgent first, and [`Watch`]
+//! The housekeeping measures a [`Sight`] every second. [`judge()`] says which conditions hold, the most urgent first, and [`Watch`]
 //! keeps each for [`HOLD`] after it held last, so that a number that wavers does not make the sentence come and go.
-//! [`next`] proposes what to do.
+//! [`next()`] proposes what to do.
 //!
 //! The sentence claims only what is counted: "2 % of refusals hit other clients" is a count, "other clients are not affected"
 //! would be a guess.
