@@ -29,6 +29,7 @@ mod answer_costs;
 mod answers;
 mod bans;
 mod buffers;
+mod campaign;
 mod caps;
 #[cfg(feature = "store")]
 mod cluster_outages;

@@ -147,8 +147,8 @@ fn upgrades_under_load_never_admit_more_than_the_promise_and_fail_no_request() {
     );
     assert_eq!(told.len(), UPGRADES);
     assert!(admitted.iter().all(|admitted| *admitted <= MAX as usize), "{admitted:?}");
-    // a charge of the moment in which its limit is copied may count twice
-    assert!(admitted.iter().all(|admitted| *admitted >= MAX as usize - LOADS * UPGRADES), "{admitted:?}");
+    // a charge of the moment in which its limit is copied may count twice, and none more often
+    assert!(admitted.iter().all(|admitted| 2 * *admitted >= MAX as usize), "{admitted:?}");
 }
 
 /// A child that nobody waits for stays in the list of processes.
