@@ -12,7 +12,7 @@
 //! | an address, an attempt, and what comes of it | [`forward::attempt`], [`attempts`] | the same |
 //! | the head for the origin | [`forward::head`] behind `LaneHead::travels_on` | behind Pingora's own |
 //! | the head for the client | [`response::head`] | the same |
-//! | the body of the request | [`forward::body`] for each piece ([`Upload`]) | the same |
+//! | the body of the request | [`forward::body`] for each piece (`Upload`) | the same |
 //! | the body of the answer | [`response::body`] for each piece | the same |
 //! | the end | [`response::failed`], [`response::ended`] | the same |
 //!
@@ -269,7 +269,7 @@ impl<C: Client> Run<'_, '_, C> {
         Ok(())
     }
 
-    /// Sends the head, and what has come of the body with it.
+    /// Sends the head. What was read of the body in attempts before follows it.
     async fn begin(&mut self, request: &mut BytesMut) -> pingora::Result<()> {
         let resent = self.upload.again();
         if resent > 0 {
