@@ -263,8 +263,7 @@ type StateOf = (Option<Files>, Secret);
 /// The process, its log's owner, and what its state is kept with.
 type Built = (Arc<Process>, Option<AccessLogWriter>, StateOf);
 
-/// Goes on from the state of the process whose place this one takes, which serves meanwhile. Returns the conversation about what happens to it
-/// from then on.
+/// Goes on from the state of the process whose place this one takes. Returns the conversation about what happens to it from then on.
 ///
 /// # Errors
 /// The state cannot be used, or the conversation broke off: the other process goes on.
@@ -280,8 +279,7 @@ fn take_state(
     let (mut restored, clock) = restored.map_err(|fault| format!("the state of the process before {fault}"))?;
     let backends = Backends::open(&config, Some(process.generation().backends()), clock);
     let backends = backends.map_err(|fault| fault.to_string())?;
-    let unix_nanos_at_origin = clock.unix_nanos_at_zero();
-    let base = Base::Saved { seed: &seed, unix_nanos_at_origin, restored: &restored };
+    let base = Base::Saved { seed: &seed, unix_nanos_at_origin: clock.unix_nanos_at_zero(), restored: &restored };
     let mut next = Generation::next(config, backends, base).map_err(|fault| fault.to_string())?;
     let succession = std::mem::take(&mut next.succession);
     process.adopt(next);
