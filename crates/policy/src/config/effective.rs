@@ -22,17 +22,16 @@ use super::tree::Tree;
 use super::word::{BodyLimit, Off, OrderWord, Threads};
 use crate::client::key::{KeyPart, KeySpec};
 use crate::client::trust::{ClientRules, CriticalityField, Trust};
-use crate::door::{Reserve, Reserved};
+use crate::door::Reserve;
 use crate::policy::route::{Action, HostMatch};
 use crate::policy::{
     Balance, CertificateFiles, ClientTier, InflightCap, Origin, OriginTls, Policy, QueueOrder, Responses, Route,
 };
-use crate::units::Criticality;
 use answer::own_answer;
 use limit::{condition, limit};
 use listener::listener;
 use store::store;
-use words::{deny, key, networks, word};
+use words::{deny, key, networks, reserved, word};
 
 /// What only the text still tells.
 pub struct Written {
@@ -155,13 +154,6 @@ fn inflight(cap: &InflightCap) -> Tree {
     }
     tree.push(("upgraded", Tree::text(cap.upgraded)));
     Tree::map(tree)
-}
-
-/// The parts that are kept for classes.
-fn reserved(reserved: &Reserved) -> Tree {
-    let shares = Criticality::ALL.map(|class| (class.word(), reserved.share(class)));
-    let shares = shares.into_iter().filter(|(_, share)| *share > 0.0);
-    Tree::map(shares.map(|(class, share)| (class, Tree::text(percent(share)))))
 }
 
 fn reserve(reserve: Reserve) -> String {

@@ -3,7 +3,7 @@
 use http::Method;
 
 use super::answer::own_answer;
-use super::words::{key, word};
+use super::words::{key, reserved, word};
 use crate::client::key::{KeyPart, KeySpec};
 use crate::config::day::Day;
 use crate::config::scalar::{duration, percent};
@@ -107,7 +107,7 @@ fn setting(value: Value, rule: &Rule) -> Tree {
         Value::Networks(networks) => {
             Tree::map(networks.iter().map(|(length, clients)| (length.to_string(), Tree::text(clients))))
         }
-        Value::Classes(reserved) => super::reserved(&reserved),
+        Value::Classes(shares) => reserved(&shares),
     }
 }
 
