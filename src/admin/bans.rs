@@ -119,10 +119,10 @@ fn given(context: &Context, asked: &Asked) -> Result<BanState, Answer> {
     };
     let by = if wanted.by.is_empty() { user } else { format!("{} ({user})", wanted.by) };
     let now = context.process.clock.now();
-    let order = Order { target, given: wall_nanos(), until: now.after(length), by, why: wanted.why };
+    let order = Order { target, given: wall_nanos(), until: now.after(length), by, why: wanted.why, automatic: false };
     match engine.bans().give(order, now) {
         Ok(ban) => {
-            let told = bans::state_of(&context.process, &ban);
+            let told = bans::state_of(&context.process, &ban, context.process.clients_in_log());
             let BanState { number, target, by, why, .. } = &told;
             tracing::info!(ban = number, client = target, by, why, seconds = wanted.for_seconds, "banned");
             Ok(told)
@@ -155,7 +155,8 @@ fn lifted(context: &Context, asked: &Asked) -> Result<Vec<BanState>, Answer> {
     if number.is_none() && meant.is_none() && all.list(now).iter().filter(|ban| is_it(ban)).count() > 1 {
         return Err(whom::several(&text));
     }
-    let lifted: Vec<BanState> = all.lift(is_it, now).iter().map(|ban| bans::state_of(&context.process, ban)).collect();
+    let state_of = |ban: &Arc<Ban>| bans::state_of(&context.process, ban, context.process.clients_in_log());
+    let lifted: Vec<BanState> = all.lift(is_it, now).iter().map(state_of).collect();
     if lifted.is_empty() {
         return Err(Answer::error(StatusCode::NOT_FOUND, "there is no such ban: `tidegate bans` has the list"));
     }
@@ -165,9 +166,13 @@ fn lifted(context: &Context, asked: &Asked) -> Result<Vec<BanState>, Answer> {
     Ok(lifted)
 }
 
-/// `GET /api/v1/bans`.
-pub fn list(context: &Arc<Context>, _: &Asked) -> Answer {
-    let told = Bans { bans: bans::all(&context.process), most: MOST_BANS, schema: "tidegate.bans/1".into() };
+/// `GET /api/v1/bans`. `?clients=address`: on the socket only.
+pub fn list(context: &Arc<Context>, asked: &Asked) -> Answer {
+    let form = match context.form_of_clients(asked) {
+        Ok(form) => form,
+        Err(refusal) => return refusal,
+    };
+    let told = Bans { bans: bans::all(&context.process, form), most: MOST_BANS, schema: "tidegate.bans/1".into() };
     Answer::json(StatusCode::OK, &told)
 }
 
@@ -200,7 +205,9 @@ fn is_called(context: &Context, target: &Target, text: &str) -> bool {
     let (mark, network) = match target {
         Target::Network(network) => (Mark::Verified, ClientNetwork::Prefix(*network)),
         Target::Client { network, mark } => (*mark, *network),
-        Target::Key { .. } => return bans::name_of(&context.process, target) == text,
+        Target::Key { .. } => {
+            return bans::name_of(&context.process, target, context.process.clients_in_log()) == text;
+        }
     };
     context.process.pseudonyms.all_named(mark, network).any(|name| name.is_meant(text))
 }

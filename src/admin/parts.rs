@@ -45,9 +45,13 @@ pub fn get_config(context: &Arc<Context>, asked: &Asked) -> Answer {
 }
 
 /// `GET /api/v1/offenders`: the clients, then the networks (/24 and /48), that the limits refused most lately. Where clients have
-/// pseudonyms, networks have pseudonyms of their own.
-pub fn get_offenders(context: &Arc<Context>, _: &Asked) -> Answer {
-    let found = state::offenders(&context.process, usize::MAX, |client| context.name_of(client));
+/// pseudonyms, networks have pseudonyms of their own. `?clients=address`: on the socket only.
+pub fn get_offenders(context: &Arc<Context>, asked: &Asked) -> Answer {
+    let form = match context.form_of_clients(asked) {
+        Ok(form) => form,
+        Err(refusal) => return refusal,
+    };
+    let found = state::offenders(&context.process, usize::MAX, form, |client| context.name_as(client, form));
     let told = json!({
         "schema": "tidegate.offenders/1",
         "total": found.total,

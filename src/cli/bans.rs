@@ -21,6 +21,9 @@ pub struct Arguments {
     /// How to write them
     #[arg(long, value_enum, default_value_t = Form::Text)]
     format: Form,
+    /// Show clients by their addresses, not as pseudonyms
+    #[arg(long)]
+    show_clients: bool,
 }
 
 /// How to write bans.
@@ -40,7 +43,9 @@ enum Form {
 pub fn run(arguments: &Arguments, global: &Global) -> ExitCode {
     let ended = match arguments.format {
         Form::Text | Form::Json => {
-            let told = running::told::<Bans>(global, |socket| client::get(socket, "/api/v1/bans"));
+            let told = running::told::<Bans>(global, |socket| {
+                client::get(socket, &listed("/api/v1/bans", arguments.show_clients))
+            });
             told.map(|(body, bans)| match arguments.format {
                 Form::Json => format!("{}\n", body.trim_end()),
                 _ => bans.bans.iter().map(line).collect(),
@@ -66,6 +71,12 @@ pub fn run(arguments: &Arguments, global: &Global) -> ExitCode {
         }
         Err(code) => code,
     }
+}
+
+/// The target of a list, with clients by their addresses if they are to be shown.
+pub fn listed(path: &str, show_clients: bool) -> String {
+    let query: &[(&str, &str)] = if show_clients { &[("clients", "address")] } else { &[] };
+    client::target(path, query)
 }
 
 fn bans(count: usize) -> String {

@@ -437,7 +437,14 @@ mod tests {
         for at in 0..MOST_BANS as u32 {
             let target = Target::Network(Prefix::around(IpAddr::V4(at.into()), 32, 128));
             let text = "\u{1F600}".repeat(LONGEST_TEXT);
-            let order = Order { target, given: 1, until: Timestamp::from_nanos(500), by: text.clone(), why: text };
+            let order = Order {
+                target,
+                given: 1,
+                until: Timestamp::from_nanos(500),
+                by: text.clone(),
+                why: text,
+                automatic: false,
+            };
             bans.give(order, now).unwrap();
         }
         let saved = Saved::of(&bans, now, origin);

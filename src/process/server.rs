@@ -49,8 +49,8 @@ use crate::proxy::framework::servers;
 use crate::running::backends::Backends;
 use crate::running::generation::{Generation, workers};
 use crate::running::process::Process;
-use crate::running::state;
 use crate::running::waits::{MOST_WAITING, Waits};
+use crate::running::{bans, state};
 use crate::sketch::Seed;
 use crate::small_server::{self, Hosts};
 use crate::store::StoreInUse;
@@ -338,7 +338,7 @@ fn round(process: &Arc<Process>, doors: &[Arc<ListenerFilter>]) -> impl Fn() + S
         generation.origins().iter().for_each(|origin| origin.sweep());
         doors.iter().for_each(|door| door.maintain(now));
         process.tell_noise();
-        process.clear_ended_bans();
+        bans::settle(&process);
         state::note_history(&process);
         state::look_for_notices(&process);
         state::look_for_condition(&process);

@@ -10,13 +10,31 @@ use crate::system::clock::wall_nanos;
 use crate::units::time::{ceil_seconds, saturating_nanos};
 
 /// Returns the bans in force, the one that ends first before the others.
-pub fn all(process: &Process) -> Vec<BanState> {
+pub fn all(process: &Process, clients: ClientInLog) -> Vec<BanState> {
     let bans = process.generation().engine().bans().list(process.clock.now());
-    bans.iter().map(|ban| state_of(process, ban)).collect()
+    bans.iter().map(|ban| state_of(process, ban, clients)).collect()
+}
+
+/// Clears away bans that have ended, and gives those that penalties of limits have brought. Call it about once a second.
+pub fn settle(process: &Process) {
+    process.clear_ended_bans();
+    // what changes now would not be handed over
+    if process.handing_over() {
+        return;
+    }
+    let given = process.generation().engine().settle_bans(process.clock.now());
+    for ban in &given {
+        let BanState { number, target, by, why, ends_in_seconds, .. } =
+            state_of(process, ban, process.clients_in_log());
+        tracing::info!(ban = number, client = target, by, why, seconds = ends_in_seconds, "banned");
+    }
+    if !given.is_empty() {
+        process.kept_bans.changed();
+    }
 }
 
 /// Returns a ban as lists show it.
-pub fn state_of(process: &Process, ban: &Ban) -> BanState {
+pub fn state_of(process: &Process, ban: &Ban, clients: ClientInLog) -> BanState {
     let kind = match &ban.target {
         Target::Network(_) => "network",
         Target::Client { .. } => "client",
@@ -24,18 +42,19 @@ pub fn state_of(process: &Process, ban: &Ban) -> BanState {
     };
     BanState {
         number: ban.number,
-        target: name_of(process, &ban.target),
+        target: name_of(process, &ban.target, clients),
         kind: kind.into(),
         by: ban.by.clone(),
         why: ban.why.clone(),
         given_seconds_ago: wall_nanos().saturating_sub(ban.given) / 1_000_000_000,
         ends_in_seconds: ceil_seconds(saturating_nanos(ban.until.since(process.clock.now()))),
         refused: ban.refused(),
+        automatic: ban.automatic,
     }
 }
 
-/// Returns the name of a target: clients and networks as the access log has them, keys by a pseudonym.
-pub fn name_of(process: &Process, target: &Target) -> String {
+/// Returns the name of a target: clients and networks in this form, keys by a pseudonym.
+pub fn name_of(process: &Process, target: &Target, clients: ClientInLog) -> String {
     let (mark, network) = match target {
         Target::Network(network) => (Mark::Verified, ClientNetwork::Prefix(*network)),
         Target::Client { network, mark } => (*mark, *network),
@@ -45,7 +64,7 @@ pub fn name_of(process: &Process, target: &Target) -> String {
             return format!("{limit}={}", name.get(..Pseudonym::SHORTEST).unwrap_or(&name));
         }
     };
-    match process.clients_in_log() {
+    match clients {
         ClientInLog::Address => network.to_string(),
         ClientInLog::Pseudonym => {
             let mut names = process.pseudonyms.all_named(mark, network);

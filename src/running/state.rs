@@ -93,6 +93,10 @@ pub fn described(process: &Process, generation: &Generation) -> State {
             LogTarget::File(path) => Some(path.display().to_string()),
             LogTarget::Stdout | LogTarget::Stderr => None,
         }),
+        bans_given: {
+            let given = generation.engine().bans().given();
+            [("operator", given.ordered), ("limit", given.automatic)]
+        },
         waiting_for_upgrade: generation.waiting().to_vec(),
         notices: process.notices.list().to_vec(),
         ..counts
@@ -251,7 +255,7 @@ fn certificates(process: &Process) -> Vec<Certificate> {
 const ENOUGH_SAMPLED: u64 = 32;
 
 /// Returns the clients and networks that the limits refuse most, `most` of each, with clients named by `name`.
-pub fn offenders(process: &Process, most: usize, name: impl Fn(&Client) -> String) -> Offenders {
+pub fn offenders(process: &Process, most: usize, networks: ClientInLog, name: impl Fn(&Client) -> String) -> Offenders {
     let generation = process.generation();
     let now = process.clock.now();
     let found = generation.refused().list(now);
@@ -279,7 +283,10 @@ pub fn offenders(process: &Process, most: usize, name: impl Fn(&Client) -> Strin
         }
     };
     let network = |network: &offenders::Network| Network {
-        network: network_name(process, network.prefix),
+        network: match networks {
+            ClientInLog::Pseudonym => process.pseudonyms.of_network(network.prefix).to_string(),
+            ClientInLog::Address => network.prefix.to_string(),
+        },
         clients: network.entries,
         passed_share: passed(network.count, &|client| offenders::network_of(client) == Some(network.prefix)),
         count: network.count,

@@ -451,3 +451,34 @@ fn after_a_reload_other_words_are_in_force_and_what_waits_is_told() {
     assert_eq!(after["waiting_for_upgrade"], json!(["server.threads"]));
     assert_eq!(verb(&gate, &["show", "--running", "limits.per_client.rate"]).stdout, "3/h\n");
 }
+
+#[test]
+fn addresses_are_shown_on_the_socket_to_whoever_asks_and_pseudonyms_elsewhere() {
+    const CLIENT: &str = "203.0.113.7";
+    let gate = gate(OPEN, "");
+    let address = web_address(&gate);
+    for client in [CLIENT, "203.0.113.8"] {
+        assert_eq!([0; 4].map(|_| request(&gate, client)), [200, 200, 429, 429]);
+    }
+    assert_eq!(verb(&gate, &["ban", "198.51.100.0/24", "--for", "1h"]).code, Some(0));
+    let shown = |arguments: &[&str]| {
+        let ended = verb(&gate, arguments);
+        assert_eq!(ended.code, Some(0), "{arguments:?}: {}", ended.stderr);
+        ended.stdout
+    };
+    for (verb, name) in [(&["bans"][..], "198.51.100.0/24"), (&["top", "--once"][..], CLIENT)] {
+        assert!(!shown(verb).contains(name), "{verb:?}");
+        let told = shown(&[verb, &["--show-clients"]].concat());
+        assert!(told.contains(name), "{verb:?}: {told}");
+    }
+    assert!(shown(&["top", "--once", "--show-clients"]).contains("203.0.113.0/24"), "networks too");
+    for path in ["/api/v1/bans", "/api/v1/offenders"] {
+        let on_socket = ask(&gate, "GET", &format!("{path}?clients=address"), &Value::Null);
+        assert!(on_socket.0 == 200 && on_socket.1.to_string().contains("/24"), "{on_socket:?}");
+        assert_eq!(ask(&gate, "GET", &format!("{path}?clients=names"), &Value::Null).0, 400);
+        let (status, _, body) = get(address, &format!("{path}?clients=address"), "Host: localhost\r\n");
+        assert!(status == 403 && body.contains("on the admin socket only"), "{status} {body}");
+        let (status, _, body) = get(address, path, "Host: localhost\r\n");
+        assert!(status == 200 && !body.contains("203.0.113") && !body.contains("198.51.100"), "{status} {body}");
+    }
+}

@@ -311,6 +311,83 @@ fn a_file_of_bans_that_cannot_be_used_is_told_and_bans_nobody() {
     }
 }
 
+/// A gate whose limit bans for so long who goes on for three requests under its penalty.
+fn with_penalty(kept: &Folder, length: &str) -> Gate {
+    let folder = Folder::new();
+    let mut command = crate::harness::gate::binary();
+    command.env("RUNTIME_DIRECTORY", folder.path());
+    let policy = format!(
+        "trusted_proxies: [127.0.0.0/8]
+limits:
+  abusers: {{ type: recent_average, key: client_ip, rate: 1/m, half_life: 1m, count: all, max_penalty: 1m, ban: {{ after: 3, for: {length}, max: 1h }} }}
+routes: [{{ name: page, limits: [abusers], respond: {{ status: 200, body: ok }} }}]
+telemetry: {{ metrics: {{ address: \"127.0.0.1:0\" }} }}
+server: {{ overload: off, state: {{ directory: \"{}\", every: 1h }} }}
+",
+        kept.path().join("state").display()
+    );
+    let gate = Gate::start_in(folder, std::process::Stdio::null(), command, &policy);
+    wait_for("the admin socket", || std::os::unix::net::UnixStream::connect(gate.admin_socket()).ok());
+    gate
+}
+
+#[test]
+fn a_client_that_goes_on_under_a_penalty_is_banned_and_no_proxy_is() {
+    let kept = Folder::new();
+    let mut gate = with_penalty(&kept, "30m");
+    // anybody can bring these about: nobody is banned for them
+    for field in ["", "X-Forwarded-For: nonsense\r\n", "X-Forwarded-For: 127.0.0.9\r\n"] {
+        for _ in 0..20 {
+            assert_ne!(gate.fetch("/", field).status, 403, "{field}");
+        }
+    }
+    assert_eq!(request(&gate, OTHER), 200);
+    wait_for("the ban", || (request(&gate, BANNED) == 403).then_some(()));
+    assert_ne!(request(&gate, OTHER), 403);
+    let listed = ask(&gate, "GET", "/api/v1/bans", &Value::Null).1;
+    let bans = listed["bans"].as_array().unwrap();
+    assert_eq!(
+        (bans.len(), &bans[0]["automatic"], &bans[0]["by"]),
+        (1, &json!(true), &json!("limit abusers (automatic)"))
+    );
+    assert!(bans[0]["why"].as_str().unwrap().contains("under the penalty of `abusers` without a pause"), "{listed}");
+    assert!((1_700..=1_800).contains(&bans[0]["ends_in_seconds"].as_u64().unwrap()), "{listed}");
+    assert!(done(&gate, &["bans"]).contains("by limit abusers (automatic): sent "));
+    let explained = done(&gate, &["explain", "--client", BANNED]);
+    assert!(
+        explained.contains("403 refused: banned") && explained.contains("by limit abusers (automatic)"),
+        "{explained}"
+    );
+    assert_eq!(gate.metrics().sum("tidegate_bans_given_total", &[("by", "limit")]), 1.0);
+    assert_eq!(gate.metrics().sum("tidegate_bans_given_total", &[("by", "operator")]), 0.0);
+    assert!(gate.talk().contains("banned"), "{}", gate.talk());
+    // written within a moment, without anybody who waits for it
+    let file = kept.path().join("state/bans.state");
+    let has = |word: &[u8]| std::fs::read(&file).is_ok_and(|bytes| bytes.windows(word.len()).any(|part| part == word));
+    wait_for("the ban on disk", || has(b"limit abusers (automatic)").then_some(()));
+    gate.signal("KILL");
+    gate.exit_status();
+    let gate = with_penalty(&kept, "30m");
+    assert_eq!(request(&gate, BANNED), 403);
+    done(&gate, &["unban", BANNED]);
+    assert_ne!(request(&gate, BANNED), 403);
+}
+
+#[test]
+fn the_next_ban_of_a_penalty_is_twice_as_long_after_a_restart_too() {
+    let kept = Folder::new();
+    let mut gate = with_penalty(&kept, "1s");
+    let why = |gate: &Gate| {
+        request(gate, BANNED);
+        ask(gate, "GET", "/api/v1/bans", &Value::Null).1["bans"][0]["why"].as_str().unwrap_or_default().to_owned()
+    };
+    wait_for("a second ban", || why(&gate).contains("ban 2 in a row").then_some(()));
+    gate.signal("TERM");
+    assert!(gate.exit_status().success());
+    let gate = with_penalty(&kept, "1s");
+    wait_for("a third ban", || why(&gate).contains("ban 3 in a row").then_some(()));
+}
+
 #[test]
 fn banned_networks_are_written_for_a_firewall() {
     let gate = gate(OPEN, "");

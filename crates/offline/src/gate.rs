@@ -235,6 +235,7 @@ impl<'r, T> OfflineGate<'r, T> {
         if maintained != self.maintained {
             self.maintained = maintained;
             self.engine.maintain(at);
+            self.engine.settle_bans(at);
         }
     }
 

@@ -63,7 +63,7 @@ fn whole(process: &Process, listeners: &[(String, String)]) -> View {
         now: wall_nanos() / 1_000_000_000,
         past,
         flow: process.history.flow(seconds),
-        offenders: state::offenders(process, MOST_OFFENDERS, |client| {
+        offenders: state::offenders(process, MOST_OFFENDERS, clients, |client| {
             shown_client(client, clients, &process.pseudonyms).as_str().to_owned()
         }),
         shares: shares(process, &generation, now),
@@ -86,7 +86,7 @@ fn busiest(routes: Vec<Route>) -> Vec<Route> {
 
 /// Keeps the bans that refused most.
 fn bans(process: &Process) -> Vec<BanState> {
-    let mut bans = bans::all(process);
+    let mut bans = bans::all(process, process.clients_in_log());
     bans.sort_by_key(|ban| Reverse(ban.refused));
     bans.truncate(MOST_ROWS);
     bans

@@ -50,11 +50,11 @@ enum Question {
     Do(Order),
 }
 
-/// Shows numbers, from these on, until somebody ends it.
+/// Shows numbers, from these on, until somebody ends it: anew at each interval, and with the addresses of clients if they are wanted.
 ///
 /// # Errors
 /// The terminal's.
-pub fn run(model: Model, interval: Duration, global: &Global) -> io::Result<()> {
+pub fn run(model: Model, wanted: (Duration, bool), global: &Global) -> io::Result<()> {
     let (tell, told) = channel();
     let (ask, questions) = channel();
     let colored = global.colored(&io::stdout());
@@ -65,7 +65,7 @@ pub fn run(model: Model, interval: Duration, global: &Global) -> io::Result<()> 
     // that hangs must not hold up whoever quits
     let (keys, global) = (tell.clone(), global.clone());
     thread::spawn(move || read_keys(&keys));
-    thread::spawn(move || ask_for_numbers(interval, &global, &tell, &questions));
+    thread::spawn(move || ask_for_numbers(wanted, &global, &tell, &questions));
     let ended = show(&mut terminal, model, colored, &told, &ask);
     let restored = ratatui::try_restore();
     ended.and(restored)
@@ -146,7 +146,12 @@ fn on_signals(tell: Sender<Told>) -> io::Result<()> {
 }
 
 /// Asks for numbers at every interval, and for what else is wanted in between, until nobody wants anything.
-fn ask_for_numbers(interval: Duration, global: &Global, tell: &Sender<Told>, questions: &Receiver<Question>) {
+fn ask_for_numbers(
+    (interval, show_clients): (Duration, bool),
+    global: &Global,
+    tell: &Sender<Told>,
+    questions: &Receiver<Question>,
+) {
     let mut next = Instant::now() + interval;
     loop {
         let what = match questions.recv_timeout(next.saturating_duration_since(Instant::now())) {
@@ -165,7 +170,7 @@ fn ask_for_numbers(interval: Duration, global: &Global, tell: &Sender<Told>, que
             }
             Err(RecvTimeoutError::Timeout) => {
                 next = Instant::now() + interval;
-                let numbers = running::reach(global, answers::model)
+                let numbers = running::reach(global, |socket| answers::model(socket, show_clients))
                     .unwrap_or_else(|_| Err("no server answers; these numbers are old".to_owned()));
                 Told::Numbers(numbers.map(Box::new))
             }

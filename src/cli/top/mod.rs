@@ -54,6 +54,9 @@ pub struct Arguments {
     /// How often the process is asked, such as `2s`; at least 100 ms
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = interval)]
     interval: Duration,
+    /// Show clients by their addresses, not as pseudonyms
+    #[arg(long)]
+    show_clients: bool,
 }
 
 fn interval(text: &str) -> Result<Duration, String> {
@@ -69,7 +72,7 @@ pub fn run(arguments: &Arguments, global: &Global) -> ExitCode {
         return ExitCode::from(exit::USAGE);
     }
     // also before the terminal is taken: whoever does not answer now is told of where talk belongs
-    let model = match running::ask(global, answers::model) {
+    let model = match running::ask(global, |socket| answers::model(socket, arguments.show_clients)) {
         Ok(Ok(model)) => model,
         Ok(Err(refusal)) => {
             say(&format!("tidegate: {refusal}\n"));
@@ -78,7 +81,7 @@ pub fn run(arguments: &Arguments, global: &Global) -> ExitCode {
         Err(code) => return code,
     };
     if !arguments.once {
-        return match live::run(model, arguments.interval, global) {
+        return match live::run(model, (arguments.interval, arguments.show_clients), global) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 say(&format!("tidegate: the terminal: {error}\n"));

@@ -235,6 +235,8 @@ catalogue! {
         "Loads of the policy file after the one at start, by result.");
     BANS = read("tidegate_bans", Gauge, &[],
         "Bans in force; what they refuse is in `tidegate_refused_requests_total` with the reason `banned`.");
+    BANS_GIVEN = read("tidegate_bans_given_total", Counter, &["by"],
+        "Bans that were given: by an `operator`, or by the penalty of a `limit`.");
     NOTICE = held("tidegate_notice", Gauge, &["notice"],
         "1 while the gate notices this of its own policy or traffic, 0 otherwise; `tidegate status` has the words.");
     TOP_CLIENT_SHARE = fractions("tidegate_top_client_share_ratio", Gauge, &[],

@@ -125,9 +125,9 @@ impl Shape {
         // healthy, ejections
         const PER_ADDRESS: usize = 2;
         // build, policy, generation, last reload and its time, reloads by result; logs by stream and their errors, panics, the kernel's figures;
-        // buffered bytes, their bound and refusals; bans; notices by kind, the heaviest client's share; pressure, delay, refusing;
+        // buffered bytes, their bound and refusals; bans, and those given by whom; notices by kind, the heaviest client's share; pressure, delay, refusing;
         // snapshots: age, bytes, duration, errors
-        const PROCESS: usize = 5 + 2 + 4 + 1 + 7 + 3 + 1 + NoticeKind::ALL.len() + 1 + Resource::ALL.len() + 2 + 4;
+        const PROCESS: usize = 5 + 2 + 4 + 1 + 7 + 3 + 3 + NoticeKind::ALL.len() + 1 + Resource::ALL.len() + 2 + 4;
 
         // connected, breaker, nodes, questions, answers, waits; servers; errors; fallbacks; the histogram's buckets, infinity, sum and count;
         // staleness, messages sent, received and missed, keys sent and received, units not told; messages dropped

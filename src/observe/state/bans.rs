@@ -24,6 +24,9 @@ pub struct BanState {
     pub ends_in_seconds: u64,
     /// Requests that it refused.
     pub refused: u64,
+    /// Whether a limit's penalty brought it, and nobody ordered it.
+    #[serde(default)]
+    pub automatic: bool,
 }
 
 /// The outcome of a ban.

@@ -24,6 +24,8 @@ pub struct Ban {
     pub by: String,
     /// The reason, for people.
     pub why: String,
+    /// Whether a limit's penalty brought it, and nobody ordered it.
+    pub automatic: bool,
     refused: AtomicU64,
 }
 
@@ -40,6 +42,8 @@ pub struct Order {
     pub by: String,
     /// The reason.
     pub why: String,
+    /// Whether a limit's penalty brings it.
+    pub automatic: bool,
 }
 
 /// Who is banned.
@@ -65,8 +69,17 @@ pub enum Target {
 
 impl Ban {
     pub(super) fn new(number: u32, order: Order, refused: u64) -> Ban {
-        let Order { target, given, until, by, why } = order;
-        Ban { number, target, given, until, by: text_of(&by), why: text_of(&why), refused: AtomicU64::new(refused) }
+        let Order { target, given, until, by, why, automatic } = order;
+        Ban {
+            number,
+            target,
+            given,
+            until,
+            by: text_of(&by),
+            why: text_of(&why),
+            automatic,
+            refused: AtomicU64::new(refused),
+        }
     }
 
     /// Returns how many requests it refused.

@@ -7,6 +7,7 @@ use std::io::{self, Read, Write};
 use serde::{Deserialize, Serialize};
 
 use super::ban::{Ban, Order, Target};
+use super::offences::{MOST_OFFENDERS, Offence, Offender};
 use super::register::{Bans, MOST_BANS};
 use crate::client::{ClientNetwork, Mark};
 use crate::saved::{Fault, Key, Reader, Writer};
@@ -14,7 +15,7 @@ use crate::sketch::KeyHash;
 use crate::units::{Prefix, Timestamp};
 
 /// Bytes of the longest document that is read.
-pub const LONGEST: usize = MOST_BANS * 2_048;
+pub const LONGEST: usize = MOST_BANS * 2_048 + MOST_OFFENDERS * 512;
 
 /// The version of the file. Increase it with every change of [`Saved`] that an earlier version would read wrongly.
 const VERSION: u32 = 1;
@@ -30,6 +31,20 @@ pub struct Saved {
     /// The number of the next ban.
     next: u32,
     bans: Vec<SavedBan>,
+    /// Clients that penalties have banned.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    offenders: Vec<SavedOffender>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SavedOffender {
+    network: (std::net::IpAddr, u8),
+    limit: String,
+    /// Bans in a row.
+    bans: u32,
+    /// When the last of them ends, in nanoseconds since 1970.
+    until: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,6 +57,8 @@ struct SavedBan {
     until: u64,
     by: String,
     why: String,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    automatic: bool,
     refused: u64,
 }
 
@@ -56,6 +73,13 @@ enum SavedTarget {
 impl Saved {
     /// The bans that hold at `now`. `origin`: the wall clock's time at the origin of all stamps, in nanoseconds since 1970.
     pub fn of(bans: &Bans, now: Timestamp, origin: u64) -> Saved {
+        let offender = |((network, limit), offence): (Offender, Offence)| SavedOffender {
+            network: (network.address(), network.length()),
+            limit,
+            bans: offence.bans,
+            until: origin.saturating_add(offence.until.nanos()),
+        };
+        let offenders = bans.offenders().into_iter().map(offender).collect();
         let (secret, next, bans) = bans.all(now);
         let saved = bans.iter().map(|ban| SavedBan {
             number: ban.number,
@@ -64,9 +88,10 @@ impl Saved {
             until: origin.saturating_add(ban.until.nanos()),
             by: ban.by.clone(),
             why: ban.why.clone(),
+            automatic: ban.automatic,
             refused: ban.refused(),
         });
-        Saved { secret, next, bans: saved.collect() }
+        Saved { secret, next, bans: saved.collect(), offenders }
     }
 
     /// Returns whether no ban was ever given.
@@ -82,15 +107,20 @@ impl Saved {
         let stamp = |wall: u64| Timestamp::from_nanos(wall.saturating_sub(origin));
         let mut restored = Vec::new();
         for saved in self.bans {
-            let SavedBan { number, target, given, until, by, why, refused } = saved;
+            let SavedBan { number, target, given, until, by, why, automatic, refused } = saved;
             let target = target.read().ok_or("a ban of an unknown form")?;
-            let order = Order { target, given, until: stamp(until), by, why };
+            let order = Order { target, given, until: stamp(until), by, why, automatic };
             if order.until > now {
                 restored.push(Ban::new(number, order, refused));
             }
         }
         let count = restored.len();
-        bans.take_over(self.secret, self.next, restored);
+        let offender = |saved: SavedOffender| {
+            let network = Prefix::new(saved.network.0, saved.network.1).ok()?;
+            Some(((network, saved.limit), Offence::of(saved.bans, stamp(saved.until))))
+        };
+        let offenders = self.offenders.into_iter().filter_map(offender).collect();
+        bans.take_over(self.secret, self.next, restored, offenders);
         Ok(count)
     }
 

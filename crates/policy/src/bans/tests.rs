@@ -27,7 +27,7 @@ fn network(address: &str, length: u8) -> Target {
 }
 
 fn order(target: Target, until: u64) -> Order {
-    Order { target, given: 5, until: at(until), by: "alice".to_owned(), why: "because".to_owned() }
+    Order { target, given: 5, until: at(until), by: "alice".to_owned(), why: "because".to_owned(), automatic: false }
 }
 
 /// The number of the ban that the client is under.

@@ -19,6 +19,7 @@
 //! Sources: RFC 7239, RFC 9110 §5.6.1; the walk is the one that nginx, Envoy and Go's `realclientip` share where they agree.
 
 pub mod address;
+pub mod ban_terms;
 mod cidr;
 mod forwarded;
 pub mod identity;

@@ -65,6 +65,9 @@ impl Engine {
             reading.outcome = Outcome::Refused;
             if penalised {
                 refusal = Refusal::Penalty;
+                if let (Some(terms), Mode::Enforce) = (&rule.ban, reading.mode) {
+                    self.strike(terms, about);
+                }
             }
         }
         (reading.mode == Mode::Enforce).then_some(refusal)

@@ -1,13 +1,17 @@
 //! Refuses requests of clients that are banned, before any limit is asked.
 
+use std::sync::Arc;
+
 use super::core::Engine;
 use super::decision::{Decision, Refusal, Verdict};
-use super::evaluation::Evaluation;
+use super::evaluation::{Evaluation, Read};
 use crate::bans::{Ban, BanTable};
-use crate::client::Client;
+use crate::client::ban_terms::BanTerms;
+use crate::client::{Client, ClientNetwork, Mark};
 use crate::policy::Route;
 use crate::policy::route::KeyRoom;
 use crate::request::Request;
+use crate::units::{Prefix, Timestamp};
 
 impl Engine {
     /// Refuses a request of a client that is banned itself, or by its network; returns whether it did.
@@ -27,6 +31,23 @@ impl Engine {
         }
         let bans = self.bans().table();
         bans.has_keys() && self.bans_key(&bans, request, client, route, decision)
+    }
+
+    /// Notes a request that the penalty of a limit refused which may end in a ban. Only a client whose address is its own can be banned for it:
+    /// what anybody can bring about by an unreadable field bans no proxy.
+    pub(super) fn strike(&self, terms: &Arc<BanTerms>, about: &Read<'_>) {
+        if let (Mark::Verified, ClientNetwork::Prefix(network)) = (about.client.mark, about.client.network) {
+            self.bans.strike(network, terms, about.at);
+        }
+    }
+
+    /// Gives the bans that penalties have brought, and returns them. Trusted proxies and this machine's own addresses get none. Call it about
+    /// once a second.
+    pub fn settle_bans(&self, now: Timestamp) -> Vec<Arc<Ban>> {
+        let trust = &self.policy.clients.trust;
+        let is_own = |network: Prefix| network.address().is_loopback();
+        let wall = self.unix_nanos_at_origin.saturating_add(now.nanos());
+        self.bans.settle(|network| is_own(network) || trust.names(network), now, wall)
     }
 
     /// Refuses a request whose client the listener does not serve, in a new record. Bans go before, so that they are counted.

@@ -371,7 +371,7 @@ fn advice(refusal: Refusal, book: &Book) -> Option<&'static str> {
         Refusal::Penalty => {
             Some("refused requests count here: the client is let in when it pauses for as long as it was told")
         }
-        Refusal::Banned => Some("banned by an operator: `tidegate unban` with the ban's number lets it in again"),
+        Refusal::Banned => Some("banned: `tidegate unban` with the ban's number lets it in again"),
         Refusal::Denied => Some("`deny` in the policy names its network: no limit was asked"),
         Refusal::Limit | Refusal::Concurrency | Refusal::Inflight | Refusal::FairShare => None,
     }

@@ -1,5 +1,6 @@
 //! What a limit is: a key, a promise, what is counted, and what follows when it does not fit.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderName, Method};
@@ -8,6 +9,7 @@ use super::condition::Condition;
 use super::response::OwnAnswer;
 use super::statuses::StatusSet;
 use super::store::Shared;
+use crate::client::ban_terms::BanTerms;
 use crate::client::key::{KeyPart, KeySpec};
 use crate::limiter::Kind;
 use crate::request::Request;
@@ -57,6 +59,8 @@ pub struct Rule {
     pub response: OwnAnswer,
     /// What follows when the request does not fit.
     pub action: OnLimit,
+    /// When its penalty ends in a ban; `None`: never.
+    pub ban: Option<Arc<BanTerms>>,
     /// The store through which gates share it; `None`: each gate counts for itself.
     pub shared: Option<Shared>,
 }
@@ -87,6 +91,7 @@ impl Rule {
             tiers: Vec::new(),
             response: OwnAnswer::default(),
             action: OnLimit::Reject,
+            ban: None,
             shared: None,
         }
     }

@@ -4,6 +4,7 @@ use http::Method;
 
 use super::answer::own_answer;
 use super::words::{key, reserved, word};
+use crate::client::ban_terms::BanTerms;
 use crate::client::key::{KeyPart, KeySpec};
 use crate::config::day::Day;
 use crate::config::scalar::{duration, percent};
@@ -41,6 +42,7 @@ pub fn limit(rule: &Rule, policy: &Policy) -> Tree {
         tree.push(("tiers", Tree::List(rule.tiers.iter().map(|one| tier(one, rule)).collect())));
     }
     tree.push(("action", action(&rule.action)));
+    tree.extend(rule.ban.as_ref().map(|terms| ("ban", ban(terms))));
     let response = own_answer(&rule.response);
     if !response.is_empty() {
         tree.push(("response", response));
@@ -177,6 +179,13 @@ fn tier(tier: &Tier, rule: &Rule) -> Tree {
         }
     }
     Tree::map(tree)
+}
+
+fn ban(terms: &BanTerms) -> Tree {
+    let BanTerms { after, first, longest, forgive, .. } = terms;
+    let spans = [("for", first), ("max", longest), ("forgive", forgive)]
+        .map(|(word, span)| (word, Tree::text(duration(*span))));
+    Tree::map([("after", Tree::text(after))].into_iter().chain(spans))
 }
 
 fn action(action: &OnLimit) -> Tree {

@@ -72,6 +72,10 @@ section! {
         /// (it waits for up to 1s; not for `inflight`, `fair_share` and what is charged at the answer), `tag` (it passes with
         /// the limit's name in `x-tidegate-limited` towards the origin), or a map with `delay` or `tag`.
         optional action: Either<ActionWord, LimitAction>,
+        /// A ban for a client that keeps sending under the limit's penalty. Each ban of a client is twice as long as the one before. Needs
+        /// `count: all` and the key `client_ip`. Never for trusted proxies, clients of UNIX sockets, and clients whose forwarding header cannot
+        /// be read.
+        optional ban: PenaltyBan,
         /// What a client gets that this limit refuses, over `responses` of the route and of the policy.
         optional response: Refusal,
         /// The store of `stores` through which all gates share the limit: its numbers hold for all of them together. For `rate`,
@@ -95,6 +99,21 @@ section! {
     }
     and own: LimitWords
     later: ["tree", "weights"]
+}
+
+section! {
+    /// When a penalty ends in a ban.
+    PenaltyBan ("a map with `after` and `for`") {
+        /// How many requests refused with the reason `penalty` bring it. The count begins anew when the client sends nothing for `max_penalty`.
+        optional after: Count [1 to 1000000, default 100],
+        /// How long the first ban lasts, `1s` to `744h`; ten minutes unless given.
+        optional r#for: Duration,
+        /// How long any of its bans lasts at most, `1s` to `744h`; a day unless given, or `for` if that is longer.
+        optional max: Duration,
+        /// After so long without a further ban the next one is a first one again, `1s` to `744h`; a day unless given.
+        optional forgive: Duration,
+    }
+    later: []
 }
 
 section! {

@@ -24,7 +24,7 @@ pub use client::{
 };
 pub use connection::{Connections, RefuseAtAccept, RequestBody, RequestHead, Response};
 pub use health::{Adaptive, Health};
-pub use limit::{Accuracy, Condition, DelayAction, Limit, LimitAction, OtherLimit, TagAction, Tier};
+pub use limit::{Accuracy, Condition, DelayAction, Limit, LimitAction, OtherLimit, PenaltyBan, TagAction, Tier};
 pub use origin::{
     Balance, BalanceText, ClientCertificate, Inflight, Origin, OriginAddress, OriginTls, Reserved, Retries,
     RouteInflight,

@@ -1,10 +1,11 @@
 //! One limit of `limits`: what belongs to its type, and its numbers checked against each other.
 //!
 //! `belongs` reports words that belong to other types; `key` what is counted by, `cost` what is counted, `kind` what
-//! is promised, `memory` how large its sketch is, `exception` to whom something else is, `action` what follows, `shared` whether gates share it. Names of other limits stay names: those may be
+//! is promised, `memory` how large its sketch is, `exception` to whom something else is, `action` what follows, `ban` when its penalty ends in a ban, `shared` whether gates share it. Names of other limits stay names: those may be
 //! defined later in the file, and `limits` looks them up when it has read them all.
 
 mod action;
+mod ban;
 mod belongs;
 mod cost;
 pub mod exception;
@@ -91,6 +92,7 @@ pub fn limit(
     let kind = numbers.as_ref().map(|numbers| &numbers.kind);
     let shared = shared::shared(&written, kind, tiers.as_deref(), action.as_ref(), stores, faults);
     let (key, numbers) = (key?, numbers?);
+    let ban = ban::ban(&written, &numbers.kind, &key.spec, faults)?;
     let rule = Rule {
         renamed_from: limit.renamed_from.value().map(|name| name.0.clone()),
         since: limit.since.value().map(|day| day.0),
@@ -106,6 +108,7 @@ pub fn limit(
         tiers: tiers?,
         action: action?,
         shared: shared?,
+        ban,
         ..Rule::new(name, key.spec, numbers.kind, mode)
     };
     Some(Compiled { rule, instead: key.instead })
