@@ -198,6 +198,7 @@ pub fn haproxy(row: Row, process: Process, listen: SocketAddr, origin: SocketAdd
         "global
   nbthread {workers}
   maxconn 12000
+  no strict-limits
   {global}
 defaults
   mode http

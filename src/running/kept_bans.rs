@@ -85,7 +85,7 @@ impl KeptBans {
         });
     }
 
-    /// Waits until a change is on disk, for [`PATIENCE`] at most.
+    /// Waits until a change is on disk, for `PATIENCE` at most.
     pub async fn kept(&self, change: u64) -> Kept {
         if self.wake.get().is_none() {
             return Kept::NoDirectory;

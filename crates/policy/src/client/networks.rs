@@ -6,8 +6,8 @@
 //! **Memory.** A range takes 8 bytes for IPv4, 16 for IPv6 networks up to /64 and 32 for longer ones, plus the value; the tree takes a fifteenth
 //! of half of that. A million IPv6 addresses take 31.6 MiB.
 //!
-//! **Time.** A node of the tree is [`BLOCK`] addresses side by side, so a look reads one node of each of five levels. The levels above the
-//! last stay in the processor's caches. Of the last it reads one block: the first and the last addresses of [`BLOCK`] ranges. How many ranges
+//! **Time.** A node of the tree is `BLOCK` addresses side by side, so a look reads one node of each of five levels. The levels above the
+//! last stay in the processor's caches. Of the last it reads one block: the first and the last addresses of `BLOCK` ranges. How many ranges
 //! begin before an address, and how many end before it, is counted apart, so no load from main memory waits for another one.
 //! `cargo bench -p tidegate-policy --bench networks` prints memory and time.
 
