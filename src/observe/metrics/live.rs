@@ -36,7 +36,7 @@ pub(super) fn families(state: &State) -> Vec<MetricFamily> {
         page.add(&catalogue::OVERLOAD_REFUSING, None, Some(u64::from(overload.refusing)));
     }
     page.add(&catalogue::BANS, None, Some(state.bans as u64));
-    for (by, given) in state.bans_given {
+    for (by, given) in ["operator", "limit"].into_iter().zip(state.bans_given) {
         page.add(&catalogue::BANS_GIVEN, Some(by), Some(given));
     }
     if let Some(snapshots) = &state.snapshots {

@@ -226,53 +226,6 @@ fn a_rate_is_shared_at_every_capacity() {
     }
 }
 
-/// Critical requests at a fifth of the rate, as many of no class, and background ones of twelve times the rate from one /24.
-fn classes_at_a_rate(per_second: f64, reserved: Reserved) -> [Fate; 3] {
-    let of =
-        |criticality, clients: Vec<Client>| clients.into_iter().map(move |client| Client { criticality, ..client });
-    let some = |from: u32| {
-        (0..4).map(|at| client((from + at) << 16 | 1, How::Random(0.05 * per_second), 0)).collect::<Vec<_>>()
-    };
-    let mut clients: Vec<Client> = of(Criticality::Critical, some(0x0a00)).collect();
-    clients.extend(some(0x0b00));
-    clients.extend(of(Criticality::Background, hostile(of_one_24(), How::Random(0.06 * per_second), 0)));
-    let spec = TokensSpec { reserved, ..TokensSpec::new(per_second) };
-    let mut world = World::new(Rate::new(spec), clients, BEGIN, 29);
-    world.run(BEGIN + 60 * SECOND);
-    let background = 8..world.fates.len();
-    let fates = [world.fate(0..4), world.fate(4..8), world.fate(background)];
-    let [critical, default, background] = fates.each_ref().map(Fate::share);
-    println!("{per_second}/s: critical {critical:.4}, default {default:.4}, background {background:.4}");
-    fates
-}
-
-#[test]
-fn critical_requests_pass_a_rate_beside_any_background() {
-    for per_second in [10.0, 30.0, 100.0] {
-        let [critical, default, background] = classes_at_a_rate(per_second, Reserved::default());
-        assert!(critical.share() >= 0.999 && default.share() >= 0.99);
-        // what is left of the rate is theirs: three fifths of it, of twelve times it
-        assert!(background.share() >= 0.04, "nobody starves");
-    }
-}
-
-#[test]
-fn units_that_are_kept_for_a_class_are_there_when_it_comes() {
-    // critical ones are the heaviest here, so nothing is kept for them as light ones
-    let burst = |reserved| {
-        let crowd = client(0x0a00_0001, How::Burst(30, 10 * SECOND), 0);
-        let mut clients = vec![Client { criticality: Criticality::Critical, ..crowd }];
-        clients.extend(hostile(of_one_24(), How::Random(0.5), 0));
-        let mut world = World::new(Rate::new(TokensSpec { reserved, ..TokensSpec::new(10.0) }), clients, BEGIN, 31);
-        world.run(BEGIN + 60 * SECOND);
-        world.fate(0..1).share()
-    };
-    let (with, without) = (burst(Reserved::new([0.8, 0.0, 0.0, 0.0])), burst(Reserved::default()));
-    println!("30 critical at one instant: {with:.3} with four fifths of the bucket kept, {without:.3} without");
-    assert!(with >= 0.999, "{with}");
-    assert!(without < 0.95, "{without}");
-}
-
 #[test]
 fn many_users_behind_one_address_get_what_their_weight_says_of_a_rate() {
     for (weight, least, most) in [(1.0, 0.0, 0.4), (100.0, 0.99, 1.0)] {

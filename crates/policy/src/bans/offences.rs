@@ -9,7 +9,7 @@
 //! many lets some of them off for longer; nobody is banned for less than the promise says.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crossbeam_queue::ArrayQueue;
@@ -62,34 +62,37 @@ pub(super) struct Sentence {
 /// Who keeps sending while limits refuse it.
 #[derive(Debug)]
 pub(super) struct Offences {
-    strikes: ArrayQueue<Strike>,
+    /// Made at the first strike: most policies have no penalty that ends in a ban, and it takes 400 KiB.
+    strikes: OnceLock<ArrayQueue<Strike>>,
     /// Held by whoever settles or saves, never by a request.
     known: Mutex<HashMap<Offender, Offence>>,
 }
 
 impl Offences {
     pub fn new() -> Offences {
-        Offences { strikes: ArrayQueue::new(MOST_STRIKES), known: Mutex::default() }
+        Offences { strikes: OnceLock::new(), known: Mutex::default() }
     }
 
     /// Notes a refused request. Waits for nobody.
     pub fn strike(&self, network: Prefix, terms: &Arc<BanTerms>, at: Timestamp) {
         // one that finds no room is lost: see the head of the file
-        let _ = self.strikes.push(Strike { network, terms: Arc::clone(terms), at });
+        let strikes = self.strikes.get_or_init(|| ArrayQueue::new(MOST_STRIKES));
+        let _ = strikes.push(Strike { network, terms: Arc::clone(terms), at });
     }
 
     /// Returns whether there is nothing to settle.
     pub fn is_settled(&self) -> bool {
-        self.strikes.is_empty()
+        self.strikes.get().is_none_or(ArrayQueue::is_empty)
     }
 
     /// Counts what was noted, and returns the bans that are due. Networks that are `spared` get none.
     pub fn settle(&self, spared: impl Fn(Prefix) -> bool) -> Vec<Sentence> {
         let mut due = Vec::new();
+        let Some(noted) = self.strikes.get() else { return due };
         let mut known = self.known.lock();
         // no more than were there: requests go on
-        for _ in 0..self.strikes.len() {
-            let Some(Strike { network, terms, at }) = self.strikes.pop() else { break };
+        for _ in 0..noted.len() {
+            let Some(Strike { network, terms, at }) = noted.pop() else { break };
             if spared(network) {
                 continue;
             }
@@ -233,7 +236,7 @@ mod tests {
         for _ in 0..2 * MOST_STRIKES {
             offences.strike(client(1), &terms, at(30_000));
         }
-        assert!(offences.strikes.len() <= MOST_STRIKES);
+        assert!(offences.strikes.get().is_some_and(|strikes| strikes.len() <= MOST_STRIKES));
         offences.settle(|_| false);
         assert!(offences.known.lock().len() <= MOST_OFFENDERS);
         assert!(offences.known.lock().contains_key(&(client(1), "abusers".to_owned())));

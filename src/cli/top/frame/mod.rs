@@ -111,11 +111,10 @@ struct Head {
 /// The first lines: which process, the sentence, the numbers; on a wide terminal what to do.
 fn head(model: &Model, room: usize, look: &Look<'_>) -> Head {
     let first = format!("tidegate {}  {}", model.version, model.instance);
-    let fingerprint: String = model.config.fingerprint.chars().take(7).collect();
     let mut first = vec![
         first,
         format!("up {}", span(model.uptime_seconds)),
-        format!("policy {fingerprint}, {} old", span(model.config.age_seconds)),
+        format!("policy {}, {} old", model.config.fingerprint, span(model.config.age_seconds)),
     ];
     if let Some(state) = look.live {
         first.push(if state.frozen { "FROZEN".to_owned() } else { "live".to_owned() });

@@ -34,7 +34,7 @@ fn every_number_has_its_place() {
     assert_eq!(
         whole(&model(), 100),
         "\
-tidegate 0.1.0  edge-1  up 3 d 4 h  policy 9f31c2e, 2 h old
+tidegate 0.1.0  edge-1  up 3 d 4 h  policy 9f31c2e0aa4b, 2 h old
 ! A FLOOD IS BEING HELD OFF. One network causes 86 % of the refusals; 14 % hit other clients. 0.6 %
 of all requests are refused.
 pressure ███░░░░░░░ 0.34  passed 4,044/s  429 24/s  503 0.5/s  failed 7/s
@@ -68,7 +68,7 @@ static                  2              0       –       –      0     1 of 1
 #[test]
 fn where_there_is_room_lists_stand_side_by_side() {
     assert_eq!(whole(&model(), 160), "\
-tidegate 0.1.0  edge-1  up 3 d 4 h  policy 9f31c2e, 2 h old
+tidegate 0.1.0  edge-1  up 3 d 4 h  policy 9f31c2e0aa4b, 2 h old
 ! A FLOOD IS BEING HELD OFF. One network causes 86 % of the refusals; 14 % hit other clients. 0.6 % of all requests are refused.
 pressure ███░░░░░░░ 0.34  passed 4,044/s  429 24/s  503 0.5/s  failed 7/s
 
@@ -124,7 +124,7 @@ fn too_little_room_cuts_lists_and_keeps_the_chosen_row() {
     assert_eq!(
         text,
         "\
-tidegate 0.1.0  edge-1  up 3 d 4 h  policy 9f31c2e, 2 h old  live
+tidegate 0.1.0  edge-1  up 3 d 4 h  policy 9f31c2e0aa4b, 2 h old  live
 ! A FLOOD IS BEING HELD OFF. One network causes 86 % of the refusals; 14 % hit
 other clients. 0.6 % of all requests are refused.
 pressure ███░░░░░░░ 0.34  passed 4,044/s  429 24/s  503 0.5/s  failed 7/s

@@ -30,7 +30,7 @@ fn the_bound_on_series_is_as_documented() {
         + 2
         + 1
         + 43
-        + 93;
+        + 95;
     assert_eq!(Metrics::series_bound(&policy, &settings()), documented);
 }
 

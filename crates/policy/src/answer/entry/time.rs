@@ -20,15 +20,17 @@ thread_local! {
 pub fn write(out: &mut Vec<u8>, unix_nanos: u64) {
     let (second, mut rest) = (unix_nanos / SECOND, unix_nanos % SECOND);
     let (last, mut text) = LAST.get();
-    if last != second {
-        let mut whole = Vec::with_capacity(30);
+    if last == second {
+        out.extend_from_slice(&text);
+    } else {
+        let begin = out.len();
         let time = Timestamp::from_nanosecond(unix_nanos.into()).unwrap_or_default();
         // a vector takes all of it
-        let _ = PRINTER.print_timestamp(&time, &mut whole);
-        text.iter_mut().zip(&whole).for_each(|(to, from)| *to = *from);
+        let _ = PRINTER.print_timestamp(&time, &mut *out);
+        text.iter_mut().zip(out.iter().skip(begin)).for_each(|(to, from)| *to = *from);
         LAST.set((second, text));
+        out.truncate(begin + TO_THE_SECOND);
     }
-    out.extend_from_slice(&text);
     let mut decimals = *b".000000000Z";
     for digit in decimals.iter_mut().rev().skip(1).take(9) {
         *digit = b'0' + (rest % 10) as u8;
