@@ -141,7 +141,7 @@ pub fn other_numbers_lose_and_find_no_unit() {
     explore(PREEMPTIONS, None, || {
         let (door, passed) = (door(2.0), Arc::new(AtomicU32::new(0)));
         let take = |door: &Arc<TokenDoor>, passed: &AtomicU32| {
-            if let Some(token) = door.take(&Path::default(), now(0)) {
+            if let Some(token) = door.take(&asks(0), now(0)) {
                 token.spend();
                 passed.fetch_add(1, Ordering::SeqCst);
             }
@@ -155,11 +155,14 @@ pub fn other_numbers_lose_and_find_no_unit() {
         });
         // by the numbers of another change a moment would be a whole bucket, or none
         for rate in [1_000.0, 500.0] {
-            door.follow(TokensSpec { rate, burst: 50.0, kept: 0.0, queue: 2, shares: [1.0; 3], ..TokensSpec::new(1.0) }, now(0));
+            door.follow(
+                TokensSpec { rate, burst: 50.0, kept: 0.0, queue: 2, shares: [1.0; 3], ..TokensSpec::new(1.0) },
+                now(0),
+            );
         }
         take(&door, &passed);
         other.join().unwrap();
-        while let Some(token) = door.take(&Path::default(), now(0)) {
+        while let Some(token) = door.take(&asks(0), now(0)) {
             token.spend();
             passed.fetch_add(1, Ordering::SeqCst);
         }
