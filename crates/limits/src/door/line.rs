@@ -115,6 +115,8 @@ pub(super) struct Next {
     pub criticality: Criticality,
     pub score: f32,
     pub top: f32,
+    /// Whether it is the turn of the least important.
+    pub is_turn: bool,
 }
 
 /// The requests that wait, and the nodes by which they are compared.
@@ -407,11 +409,21 @@ impl Line {
     }
 
     /// The request that is next, of those that may go. Of so many turns one looks at the classes in reverse; it goes to the others where that
-    /// one may not.
+    /// one may not. Looking is no turn: only who may go takes one.
     pub(super) fn next_of(&mut self, may_go: impl Fn(&Next) -> bool) -> Option<Next> {
-        self.turn = self.turn.wrapping_add(1);
-        let last = if self.turn.is_multiple_of(TURN) { self.best(true).filter(&may_go) } else { None };
-        last.or_else(|| self.best(false).filter(may_go))
+        let turn = self.turn.wrapping_add(1);
+        let last = if turn.is_multiple_of(TURN) { self.best(true) } else { None };
+        let last = last.map(|next| Next { is_turn: true, ..next }).filter(&may_go);
+        let next = last.or_else(|| self.best(false).filter(may_go))?;
+        self.turn = turn;
+        Some(next)
+    }
+
+    /// The least important class that waits. A request that matters more leaves nothing to lighter ones: they would not get it, it would only
+    /// be less important ones'.
+    pub(super) fn least_important(&self) -> Criticality {
+        let last = self.waiting.iter().rposition(|waiting| *waiting > 0);
+        last.and_then(|at| Criticality::ALL.get(at)).copied().unwrap_or(Criticality::Critical)
     }
 
     fn best(&self, reverse: bool) -> Option<Next> {
@@ -426,8 +438,8 @@ impl Line {
             }
             let serial = self.waiters.get(group.first as usize).map_or(u64::MAX, |waiter| waiter.serial);
             if best.is_none_or(|(c, s, n, _)| (class, score, serial) < (c, s, n)) {
-                best =
-                    Some((class, score, serial, Next { group: at, criticality: group.criticality, score, top: 0.0 }));
+                let criticality = group.criticality;
+                best = Some((class, score, serial, Next { group: at, criticality, score, top: 0.0, is_turn: false }));
             }
         }
         best.map(|(.., next)| Next { top, ..next })

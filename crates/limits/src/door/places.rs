@@ -363,8 +363,10 @@ impl Places {
         while self.held < self.max && self.line.waiting() > 0 {
             let free = self.max - self.held;
             let (reserve, reserved, max) = (self.reserve.places(self.max), self.spec.reserved, self.max);
+            let least = self.line.least_important();
             let may_go = |next: &Next| {
-                let leaves = (reserve * Line::part(next.score, next.top)).floor() as u32;
+                let part = if next.criticality < least { 0.0 } else { Line::part(next.score, next.top) };
+                let leaves = (reserve * part).floor() as u32;
                 free > leaves.max(reserved.before(next.criticality, max))
             };
             let Some(next) = self.line.next_of(may_go) else { return };

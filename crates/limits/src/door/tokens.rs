@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use super::bucket::Bucket;
-use super::line::{Act, Asks, Line, Standing, Ticket};
+use super::line::{Act, Asks, Line, Next, Standing, Ticket};
 use super::nodes::{LEVELS, Path};
 use super::places::{Arrived, PlacesSpec};
 use super::reserved::Reserved;
@@ -51,8 +51,8 @@ impl TokensSpec {
     }
 
     /// How many units a request leaves: those that are kept for lighter ones, or for more important ones, whichever is more.
-    fn leaves(&self, score: f32, top: f32, criticality: Criticality) -> f64 {
-        (self.kept * f64::from(part(score, top))).max(self.burst * self.reserved.part_before(criticality))
+    fn leaves(&self, part: f32, criticality: Criticality) -> f64 {
+        (self.kept * f64::from(part)).max(self.burst * self.reserved.part_before(criticality))
     }
 
     /// The units, all there.
@@ -72,6 +72,8 @@ pub struct Tokens {
     passed: Timestamp,
     /// When somebody last went without.
     short: Option<Timestamp>,
+    /// When each class last asked while there was not enough for all.
+    asked: [Option<Timestamp>; 4],
 }
 
 const ROUNDS: f64 = 4.0;
@@ -79,6 +81,8 @@ const SHORTEST_HALF_LIFE: f64 = 1.0;
 const LONGEST_HALF_LIFE: f64 = 60.0;
 /// For so long after somebody went without, all that is taken is counted.
 const SHORT: Duration = Duration::from_secs(1);
+/// For so long after a class asked, less important ones leave it what is kept. Its next request may come in seconds, at a small rate.
+const LATELY: Duration = Duration::from_secs(60);
 const STEP: Duration = Duration::from_millis(1);
 
 /// A unit that was given.
@@ -102,6 +106,7 @@ impl Tokens {
             half_life: SHORTEST_HALF_LIFE,
             passed: Timestamp::ZERO,
             short: None,
+            asked: [None; 4],
             spec,
         }
     }
@@ -148,6 +153,7 @@ impl Tokens {
         if !self.is_contended(now) && bucket.take_of_many(self.spec.reserved.part_before(asks.criticality), now) {
             return Arrived::Given(Unit::OF_MANY);
         }
+        self.note(asks.criticality, now);
         let Some(ticket) = self.line.join(asks, now) else { return Arrived::NoRoom };
         self.serve(bucket, now, acts);
         self.push_out(now, acts);
@@ -165,7 +171,9 @@ impl Tokens {
         }
         let (nodes, standing) = self.line.look(asks);
         self.top = self.top.max(standing.score);
-        let leaves = self.spec.leaves(standing.score, self.top, asks.criticality);
+        self.note(asks.criticality, now);
+        let part = self.classes(now).part(asks.criticality, false, standing.score, self.top);
+        let leaves = self.spec.leaves(part, asks.criticality);
         let taken = bucket.take(leaves, now);
         if taken {
             self.line.nodes.spend(&nodes, 1.0);
@@ -255,6 +263,20 @@ impl Tokens {
         }
     }
 
+    /// A class asks while there is not enough for all.
+    fn note(&mut self, criticality: Criticality, now: Timestamp) {
+        if let Some(asked) = self.asked.get_mut(criticality.position()) {
+            *asked = Some(now);
+        }
+    }
+
+    /// The classes that compete now.
+    fn classes(&self, now: Timestamp) -> Classes {
+        let lately = |asked: &Option<Timestamp>| asked.is_some_and(|asked| now.since(asked) < LATELY);
+        let most = self.asked.iter().position(lately).and_then(|at| Criticality::ALL.get(at)).copied();
+        Classes { most: most.unwrap_or_default(), least: self.line.least_important() }
+    }
+
     fn advance(&mut self, now: Timestamp) {
         let passed = now.since(self.passed);
         if passed < STEP {
@@ -270,20 +292,43 @@ impl Tokens {
     fn serve(&mut self, bucket: &Bucket, now: Timestamp, acts: &mut impl FnMut(Act<Unit>)) {
         while self.line.waiting() > 0 && bucket.units(now) >= 1.0 {
             let (units, seen) = (bucket.units(now), Cell::new(self.top));
+            let (classes, spec) = (self.classes(now), self.spec);
+            let leaves = |next: &Next, top: f32| {
+                spec.leaves(classes.part(next.criticality, next.is_turn, next.score, top), next.criticality)
+            };
             let next = self.line.next_of(|next| {
                 seen.set(seen.get().max(next.top));
-                units >= 1.0 + self.spec.leaves(next.score, seen.get(), next.criticality)
+                units >= 1.0 + leaves(next, seen.get())
             });
             self.top = seen.get();
             let Some(next) = next else { return };
             // another may have taken some since
-            if !bucket.take(self.spec.leaves(next.score, self.top, next.criticality), now) {
+            if !bucket.take(leaves(&next, self.top), now) {
                 return;
             }
             let Some(left) = self.line.oldest(&next).and_then(|ticket| self.line.leave(ticket)) else { return };
             self.line.nodes.spend(&left.nodes, 1.0);
             self.line.nodes.quit(&left.nodes);
             acts(Act::Given(left.ticket, Unit { counted: Some(self.line.nodes.clock()) }));
+        }
+    }
+}
+
+/// The most important class that asked lately, and the least important one that waits.
+#[derive(Debug, Clone, Copy)]
+struct Classes {
+    most: Criticality,
+    least: Criticality,
+}
+
+impl Classes {
+    /// Which part of the kept units a request must leave: all of it where more important ones come, but in the turn of the least important,
+    /// so that nobody starves; none where less important ones wait, which alone would have it; else [by its weight](part).
+    fn part(self, criticality: Criticality, is_turn: bool, score: f32, top: f32) -> f32 {
+        match criticality {
+            _ if criticality > self.most => f32::from(u8::from(!is_turn)),
+            _ if criticality < self.least => 0.0,
+            _ => part(score, top),
         }
     }
 }

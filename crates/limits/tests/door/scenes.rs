@@ -239,3 +239,46 @@ fn many_users_behind_one_address_get_what_their_weight_says_of_a_rate() {
         assert!((least..=most).contains(&office), "{office}");
     }
 }
+
+#[test]
+fn critical_requests_get_their_units_of_any_rate_beside_background_of_twelve_times() {
+    for (per_second, seconds) in [(5.0, 600), (10.0, 300), (30.0, 100), (100.0, 60), (1_000.0, 10)] {
+        let attacks = [
+            hostile(one_host(), How::Random(12.0 * per_second), 0),
+            hostile((0..8).map(|net| 0xc000_0001 + (net << 16)), How::Random(1.5 * per_second), 0),
+            hostile(of_one_24(), How::Random(0.06 * per_second), 0),
+            hostile((0..200).map(|net| 0xc000_0001 + (net << 16)), How::Random(0.06 * per_second), 0),
+            // as much as there is, so that sometimes nobody waits
+            hostile((0..200).map(|net| 0xc000_0001 + (net << 16)), How::Random(0.004 * per_second), 0),
+        ];
+        for (critical, background) in [1_u32, 20].into_iter().flat_map(|one| attacks.clone().map(|attack| (one, attack))) {
+            let asks = How::Random(0.2 * per_second / f64::from(critical));
+            let important = (0..critical).map(|at| client((0x0a00 + at) << 16 | 1, asks, 0));
+            let mut clients: Vec<_> =
+                important.map(|client| Client { criticality: Criticality::Critical, ..client }).collect();
+            let background = background.into_iter();
+            clients.extend(background.map(|client| Client { criticality: Criticality::Background, ..client }));
+            let mut world = World::new(Rate::new(TokensSpec::new(per_second)), clients, BEGIN, 23);
+            world.run(BEGIN + seconds * SECOND);
+            let fate = world.fate(0..critical as usize);
+            assert!(fate.share() >= 0.999, "{}", fate.share());
+            println!("{per_second}/s, {critical} critical: {:.4} p99 {:?}", fate.share(), fate.p99());
+            assert!(world.fates[critical as usize..].iter().any(|fate| fate.served > 0), "nobody starves");
+        }
+    }
+}
+
+#[test]
+fn background_gets_its_turn_of_a_rate_that_critical_requests_alone_exceed() {
+    for per_second in [10.0, 100.0] {
+        let important = (0..20).map(|at| client((0x0a00 + at) << 16 | 1, How::Random(0.1 * per_second), 0));
+        let mut clients: Vec<_> =
+            important.map(|client| Client { criticality: Criticality::Critical, ..client }).collect();
+        let background = client(0xc000_0001, How::Random(per_second), 0);
+        clients.push(Client { criticality: Criticality::Background, ..background });
+        let mut world = World::new(Rate::new(TokensSpec::new(per_second)), clients, BEGIN, 29);
+        world.run(BEGIN + 120 * SECOND);
+        let share = world.fate(20..21).share();
+        assert!((0.04..0.09).contains(&share), "{share}: one unit in sixteen");
+    }
+}
