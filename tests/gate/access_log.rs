@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use regex::Regex;
 use serde_json::Value;
 
-use crate::harness::gate::{binary, end};
+use crate::harness::gate::{binary, end, on_the_way_asked_for};
 use crate::harness::{Connection, Gate, wait_for};
 
 const ROUTES: &str = "trusted_proxies: [127.0.0.0/8]
@@ -139,7 +139,7 @@ fn a_reload_turns_pseudonyms_into_addresses_and_back() {
         let log = gate.folder().join("access.json").display().to_string();
         let text = policy(&format!(", client: {word}")).replace("ACCESS_LOG", &log);
         let rest = "listeners: { main: { address: \"127.0.0.1:0\" } }\nserver: { threads: 2, drain: { delay: 0s, timeout: 5s }, overload: off }\n";
-        std::fs::write(gate.folder().join("tidegate.yaml"), text + rest).unwrap();
+        std::fs::write(gate.folder().join("tidegate.yaml"), on_the_way_asked_for(&(text + rest))).unwrap();
         gate.signal("HUP");
         gate.counts("tidegate_policy_generation", &[], number);
     };

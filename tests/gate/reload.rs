@@ -8,7 +8,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use crate::harness::gate::{Ended, binary, end};
+use crate::harness::gate::{Ended, binary, end, on_the_way_asked_for};
 use crate::harness::load::Ground;
 use crate::harness::systemd::Systemd;
 use crate::harness::{Connection, Gate, Latch, Origin, Reply, wait_for};
@@ -26,7 +26,7 @@ fn write(gate: &Gate, policy: &str) {
     let log = gate.folder().join("access.json").display().to_string();
     // in one step, as an editor does: who watches the file finds the old one or the new one
     let [beside, file] = ["tidegate.yaml.new", "tidegate.yaml"].map(|name| gate.folder().join(name));
-    std::fs::write(&beside, policy.replace("ACCESS_LOG", &log)).unwrap();
+    std::fs::write(&beside, on_the_way_asked_for(&policy.replace("ACCESS_LOG", &log))).unwrap();
     std::fs::rename(beside, file).unwrap();
 }
 

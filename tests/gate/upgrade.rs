@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::harness::client::request;
-use crate::harness::gate::{binary, end};
+use crate::harness::gate::{binary, end, on_the_way_asked_for};
 use crate::harness::load::Ground;
 use crate::harness::systemd::Systemd;
 use crate::harness::{Connection, Gate, Latch, Origin, Reply, wait_for};
@@ -26,7 +26,7 @@ fn start(systemd: &Systemd, policy: &str) -> Gate {
 }
 
 fn rewrite(gate: &Gate, policy: &str) {
-    std::fs::write(gate.folder().join("tidegate.yaml"), policy).unwrap();
+    std::fs::write(gate.folder().join("tidegate.yaml"), on_the_way_asked_for(policy)).unwrap();
 }
 
 #[test]

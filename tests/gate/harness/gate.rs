@@ -353,9 +353,15 @@ fn with_sections(policy: &str, access_log: &Path) -> String {
     // a machine that runs a hundred gates at once is overloaded, which no test but those of overload is about
     add("server", "  threads: 2\n  drain: { delay: 0s, timeout: 5s }\n  overload: off\n");
     let text = text.replace("ACCESS_LOG", &access_log.display().to_string());
+    on_the_way_asked_for(&text)
+}
+
+/// The policy with what `TIDEGATE_TEST_DIRECT` says of `server.direct`: also for tests that write the file of a running gate, where
+/// this word must not change.
+pub fn on_the_way_asked_for(policy: &str) -> String {
     match std::env::var("TIDEGATE_TEST_DIRECT") {
-        Ok(direct) => with_direct(&text, &direct),
-        Err(_) => text,
+        Ok(direct) => with_direct(policy, &direct),
+        Err(_) => policy.to_owned(),
     }
 }
 
