@@ -55,10 +55,10 @@ fn open(door: &Arc<PlaceDoor>, first: u64) -> f64 {
     })
 }
 
-/// Takes a unit and uses it, while nobody waits.
-fn unit(door: &Arc<TokenDoor>, first: u64) -> f64 {
+/// Takes a unit and uses it, while nobody waits, from this time on.
+fn unit(door: &Arc<TokenDoor>, first: u64, begin: u64) -> f64 {
     let keys: Vec<Asks> = (0..64).map(|host| asks(first + (host << 16))).collect();
-    let mut clock = Clock(0);
+    let mut clock = Clock(begin);
     least(2_000, |at| {
         let asks = &keys[at as usize % keys.len()];
         match door.arrive(black_box(asks), clock.now(2_000)) {
@@ -69,12 +69,15 @@ fn unit(door: &Arc<TokenDoor>, first: u64) -> f64 {
 }
 
 fn main() {
-    // two threads that take each a unit in two microseconds of their clocks
-    let rate = TokenDoor::new(TokensSpec::new(10_000_000.0));
-    let alone = unit(&rate, 0);
+    // two threads that take each a unit in two microseconds of their clocks, of which one may be seconds ahead of the other's
+    let burst = 100_000_000.0;
+    let rate = TokenDoor::new(TokensSpec { burst, kept: burst / 2.0, ..TokensSpec::new(10_000_000.0) });
+    let alone = unit(&rate, 0, 0);
+    // after all that the first round has seen
+    let later = 10_000_000_000;
     let together = std::thread::scope(|scope| {
-        let other = scope.spawn(|| unit(&rate, 7));
-        let ours = unit(&rate, 0);
+        let other = scope.spawn(|| unit(&rate, 7, later));
+        let ours = unit(&rate, 0, later);
         (ours + other.join().unwrap_or(f64::NAN)) / 2.0
     });
     println!("a unit of a rate: {alone:.0} ns, {together:.0} ns with two threads; {} KiB", rate.memory().0 / 1_024);
