@@ -3,6 +3,9 @@
 //! The requests of one key wait one behind the other. Keys are compared by scanning all that wait: with 800 of them a hand-over takes
 //! some microseconds, and it happens as often as the origin answers.
 
+mod out;
+
+use self::out::Seen;
 use super::nodes::{Active, Holder, LEVELS, Label, NONE, Nodes, Path};
 use crate::units::{Criticality, Timestamp};
 
@@ -138,6 +141,8 @@ pub struct Line {
     turn: u32,
     /// What a held place counts beside what was used: what it will have used when it ends.
     pub(super) held_counts: f32,
+    /// What was seen when all that wait were last compared to push one out.
+    seen: Option<Seen>,
 }
 
 /// So many of the heaviest are named where a request goes without.
@@ -164,6 +169,7 @@ impl Line {
             serial: 0,
             turn: 0,
             held_counts: 0.0,
+            seen: None,
         }
     }
 
@@ -449,46 +455,6 @@ impl Line {
     pub(super) fn oldest(&self, next: &Next) -> Option<Ticket> {
         let slot = self.groups.get(next.group as usize)?.first;
         Some(Ticket { slot, serial: self.waiters.get(slot as usize)?.serial })
-    }
-
-    /// Takes out who is pushed out: of the least important class the one with the greatest claim, of equal ones the newest. Says the
-    /// greatest score of all that waited, too.
-    pub(super) fn push_out(&mut self) -> Option<(Left, f32)> {
-        let mut worst: Option<(Criticality, f32, u64, u32)> = None;
-        let (mut top, mut least): (f32, f32) = (0.0, f32::INFINITY);
-        for (_, group) in self.groups() {
-            let score = self.score(group);
-            (top, least) = (top.max(score), least.min(score));
-            let claim = self.nodes.claim(&group.nodes, &group.parts, self.held_counts.max(f32::MIN_POSITIVE));
-            if worst.is_some_and(|(class, most, ..)| (group.criticality, claim) < (class, most)) {
-                continue;
-            }
-            let serial = self.waiters.get(group.last as usize).map_or(0, |waiter| waiter.serial);
-            if worst.is_none_or(|(class, most, newest, _)| (group.criticality, claim, serial) > (class, most, newest)) {
-                worst = Some((group.criticality, claim, serial, group.last));
-            }
-        }
-        let (_, _, serial, slot) = worst?;
-        let left = self.leave(Ticket { slot, serial })?;
-        let standing = Standing { next: least, ahead: left.standing.line.saturating_sub(1), ..left.standing };
-        Some((Left { standing, ..left }, top))
-    }
-
-    /// Takes out a request that waits no longer. Says the greatest score of all that waited, too.
-    pub(super) fn give_up(&mut self, ticket: Ticket) -> Option<(Left, f32)> {
-        let own = self.waiters.get(ticket.slot as usize)?.group;
-        let order = |group: &Group| (group.criticality, self.score(group));
-        let own = self.groups.get(own as usize).map(order);
-        let (mut top, mut least, mut ahead): (f32, f32, u32) = (0.0, f32::INFINITY, 0);
-        for (_, group) in self.groups() {
-            let score = self.score(group);
-            (top, least) = (top.max(score), least.min(score));
-            if Some((group.criticality, score)) < own {
-                ahead += group.count;
-            }
-        }
-        let left = self.leave(ticket)?;
-        Some((Left { standing: Standing { next: least, ahead, ..left.standing }, ..left }, top))
     }
 
     /// Up to which part of a reserve a request must leave to lighter ones: none up to half of the heaviest, all for the heaviest.

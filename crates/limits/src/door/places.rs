@@ -212,7 +212,7 @@ impl Places {
         let Some(ticket) = self.line.join(asks, now) else { return Arrived::NoRoom };
         self.hand_over(now, acts);
         if self.line.waiting() > self.spec.queue
-            && let Some((left, top)) = self.line.push_out()
+            && let Some((left, top)) = self.line.push_out(Some(ticket), now)
         {
             self.lost(&left, top, now);
             acts(Act::PushedOut(left.ticket, left.standing));
@@ -295,7 +295,7 @@ impl Places {
         }
         self.set_max(max, now, acts);
         while self.line.waiting() > self.spec.queue
-            && let Some((left, top)) = self.line.push_out()
+            && let Some((left, top)) = self.line.push_out(None, now)
         {
             self.lost(&left, top, now);
             acts(Act::PushedOut(left.ticket, left.standing));

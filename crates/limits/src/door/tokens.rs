@@ -156,7 +156,7 @@ impl Tokens {
         self.note(asks.criticality, now);
         let Some(ticket) = self.line.join(asks, now) else { return Arrived::NoRoom };
         self.serve(bucket, now, acts);
-        self.push_out(now, acts);
+        self.push_out(Some(ticket), now, acts);
         Arrived::Waits(ticket)
     }
 
@@ -221,7 +221,7 @@ impl Tokens {
             bucket.change(spec.rate, spec.burst, spec.kept, now);
         }
         self.serve(bucket, now, acts);
-        self.push_out(now, acts);
+        self.push_out(None, now, acts);
     }
 
     /// A request stops waiting, because its client left or its time is over. Says how it stood, if it still waited.
@@ -253,9 +253,9 @@ impl Tokens {
         (self.line.waiting() > 0).then(|| until.clamp(STEP, Duration::from_secs(1)))
     }
 
-    fn push_out(&mut self, now: Timestamp, acts: &mut impl FnMut(Act<Unit>)) {
+    fn push_out(&mut self, last: Option<Ticket>, now: Timestamp, acts: &mut impl FnMut(Act<Unit>)) {
         while self.line.waiting() > self.spec.queue
-            && let Some((left, _)) = self.line.push_out()
+            && let Some((left, _)) = self.line.push_out(last, now)
         {
             self.line.nodes.quit(&left.nodes);
             self.short = Some(now);

@@ -251,7 +251,9 @@ fn critical_requests_get_their_units_of_any_rate_beside_background_of_twelve_tim
             // as much as there is, so that sometimes nobody waits
             hostile((0..200).map(|net| 0xc000_0001 + (net << 16)), How::Random(0.004 * per_second), 0),
         ];
-        for (critical, background) in [1_u32, 20].into_iter().flat_map(|one| attacks.clone().map(|attack| (one, attack))) {
+        for (critical, background) in
+            [1_u32, 20].into_iter().flat_map(|one| attacks.clone().map(|attack| (one, attack)))
+        {
             let asks = How::Random(0.2 * per_second / f64::from(critical));
             let important = (0..critical).map(|at| client((0x0a00 + at) << 16 | 1, asks, 0));
             let mut clients: Vec<_> =
