@@ -143,6 +143,15 @@ fn a_replay_of_its_own_log_decides_every_request_as_the_gate_did() {
         assert!(limit["limited"].as_u64() > Some(0), "{} limited nobody", limit["name"]);
         assert!(limit["limited"].as_u64() < limit["judged"].as_u64(), "{} limited everybody", limit["name"]);
     }
+    // what was decided then is decided again
+    let refused = result["refused"].as_u64().expect("a number");
+    let then = serde_json::json!({
+        "admitted": { "admitted_now": total as u64 - refused, "refused_now": 0 },
+        "refused": { "admitted_now": 0, "refused_now": refused },
+        "refused_unfit": { "admitted_now": 0, "refused_now": 0 },
+        "refused_without_line": 0,
+    });
+    assert_eq!(result["then"], then);
     assert!(lived.values().any(|decided| decided.contains("\"exempt\"")));
     assert!(lived.values().any(|decided| decided.contains("\"per_client\" \"enforce\" 1")));
 }
@@ -199,6 +208,34 @@ fn a_condition_that_holds_is_the_answer_no_and_says_what_it_found() {
 }
 
 #[test]
+fn a_log_of_our_own_says_what_was_decided_then_beside_what_would_be_now() {
+    let line = |(microsecond, more): (usize, &str)| {
+        format!(
+            r#"{{"schema":"tidegate.access/1","time":"2026-11-21T08:35:10.{microsecond:06}000Z","id":"000000000001A","client":"203.0.113.7","method":"GET","path":"/","route":"all","status":200,{more}"limits":[],"attempts":0,"duration_ns":1}}"#
+        )
+    };
+    let (yes, no) = ("\"verdict\":\"admitted\",", "\"verdict\":\"refused\",\"reason\":\"limit\",");
+    let full = "\"verdict\":\"refused\",\"reason\":\"overload\",";
+    // of ten within ten microseconds five have room: the burst
+    let log: Vec<String> = [no, full, yes, yes, yes, yes, yes, no, no, no].into_iter().enumerate().map(line).collect();
+    let ended = replay(TIGHT, log.join("\n").as_bytes(), &[]);
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    let lines = ended.stdout.lines().skip_while(|line| !line.starts_with("Decided then, as the log says"));
+    let rows: Vec<&str> = lines.skip(1).take(3).map(str::trim_end).collect();
+    let cells: Vec<Vec<&str>> =
+        rows.iter().map(|row| row.split("  ").filter(|cell| !cell.is_empty()).map(str::trim).collect()).collect();
+    assert_eq!(
+        cells,
+        [
+            vec!["admitted then", "3", "2"],
+            vec!["refused then", "1", "3"],
+            vec!["refused then by overload, a full origin or a silent store", "1", "0"],
+        ]
+    );
+    assert!(!ended.stdout.contains("had its say already"), "the table says more");
+}
+
+#[test]
 fn two_policies_are_compared_by_requests_and_clients() {
     let log = include_bytes!("../data/logs/attack-dos-bypass-cache.log");
     let folder = crate::harness::gate::Folder::new();
@@ -212,4 +249,37 @@ fn two_policies_are_compared_by_requests_and_clients() {
     assert!(newly > Some(0), "{}", result["against"]);
     assert_eq!(result["against"]["freed"], 0);
     assert_eq!(result["refused"].as_u64(), newly.map(|newly| newly + result["against"]["refused"].as_u64().unwrap()));
+}
+
+#[test]
+fn a_report_fits_a_wide_window_and_a_phone_in_light_and_dark() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folder = crate::harness::gate::Folder::new();
+    let (file, report) = (folder.path().join("tidegate.yaml"), folder.path().join("report.html"));
+    std::fs::write(&file, TIGHT).expect("the policy is written");
+    let log = root.join("tests/data/shop-2019-combined.log.gz");
+    let ended = end(binary().arg("replay").arg("-c").arg(&file).arg("--html").arg(&report).arg(log));
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    let axe = root.join("target/tools/axe/axe.min.js");
+    let axe = axe.exists().then_some(axe);
+    if axe.is_none() {
+        crate::skips::skip("a report by axe-core's rules", "no target/tools/axe, which `./dev setup` fetches with npm");
+    }
+    let mut browser = std::process::Command::new("/usr/bin/python3");
+    browser.arg(root.join("tests/gate/clients/report_browser.py")).arg(&report).args(&axe);
+    let ended = end(&mut browser);
+    let seen: Value = serde_json::from_str(&ended.stdout).unwrap_or_else(|_| panic!("{}", ended.stderr));
+    for (look, widest) in [("wide", 1_280.0), ("dark", 1_280.0), ("phone", 390.0)] {
+        let told = &seen[look];
+        if axe.is_some() {
+            assert_eq!(told["violations"], Value::Array(Vec::new()), "{look}: axe-core says");
+        }
+        assert_eq!(told["too_wide"], 0, "{look}: one would have to scroll sideways");
+        assert!(told["contrast"][0].as_f64() >= Some(4.5), "{look}: {}", told["contrast"]);
+        assert_eq!(told["complaints"], Value::Array(Vec::new()), "{look}");
+        let width = told["width"].as_f64().expect("a width");
+        assert!((0.85 * widest..=widest).contains(&width), "{look}: {width} of {widest}");
+        // real moments stand along the axis
+        assert!(told["text"].as_str().expect("text").contains("UTC, 2019-"), "{look}: {}", told["text"]);
+    }
 }

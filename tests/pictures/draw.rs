@@ -41,7 +41,7 @@ pub fn with_line(mut panel: Panel, label: &str, value: f64) -> Panel {
 
 /// A chart over so many seconds.
 pub fn seconds(title: &str, story: &str, length: f64, panels: Vec<Panel>) -> Timeline {
-    let time = TimeAxis { label: "seconds".into(), from: 0.0, until: length };
+    let time = TimeAxis { label: "seconds".into(), from: 0.0, until: length, ticks: Vec::new() };
     Timeline { title: title.into(), description: story.into(), time, panels }
 }
 

@@ -83,6 +83,7 @@ impl<'a> Drawing<'a> {
             only: head.limit.map(str::to_owned),
             left_out,
             alerts: Vec::new(),
+            then: outcome.then,
             notes,
         };
         if let Some(file) = &self.asked.html {

@@ -38,8 +38,9 @@ impl Picture for Timeline {
                 top += block.height();
             }
             let bottom = top - GAP;
-            for (value, label) in time.ticks(8) {
-                text(svg, "", "middle", time.place(value), bottom + 16.0, &label);
+            let round = if self.time.ticks.is_empty() { time.ticks(8) } else { Vec::new() };
+            for (value, label) in self.time.ticks.iter().chain(&round) {
+                text(svg, "", "middle", time.place(*value), bottom + 16.0, label);
             }
             text(svg, "", "middle", (LEFT + RIGHT) / 2.0, bottom + 34.0, &self.time.label);
         })
@@ -267,7 +268,7 @@ mod tests {
         Timeline {
             title: "T & t".into(),
             description: "d".into(),
-            time: TimeAxis { label: "seconds".into(), from: 0.0, until: 10.0 },
+            time: TimeAxis { label: "seconds".into(), from: 0.0, until: 10.0, ticks: Vec::new() },
             panels: vec![Panel {
                 heading: "h".into(),
                 top: None,

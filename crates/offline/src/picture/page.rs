@@ -53,10 +53,11 @@ pub struct Table {
 
 const SHEET: &str = "\
 :root{color-scheme:light dark}\
-body{margin:0 auto;max-width:760px;padding:16px 20px 48px;background:#fff;color:#1f2328;\
+body{margin:0 auto;max-width:1180px;padding:16px 20px 48px;background:#fff;color:#1f2328;\
 font:14px/1.5 system-ui,sans-serif}\
 h1{font-size:22px;margin:8px 0 0}\
 h2{font-size:17px;margin:36px 0 8px;padding-top:12px;border-top:1px solid #d0d7de}\
+p,ul{max-width:80ch}\
 p{margin:6px 0}\
 .subtitle{color:#57606a;overflow-wrap:anywhere}\
 .alert{border-left:4px solid #c2413b;background:#fbeae8;padding:8px 12px;margin:12px 0}\
@@ -70,10 +71,11 @@ dd{margin:0;font-size:17px;font-weight:600}\
 table{border-collapse:collapse;width:100%;font-size:13px;font-variant-numeric:tabular-nums}\
 th,td{padding:4px 8px;border-bottom:1px solid #d0d7de;text-align:right;vertical-align:top;white-space:nowrap}\
 th{color:#57606a;font-weight:600}\
+thead th{white-space:normal}\
 .name{text-align:left;white-space:normal;overflow-wrap:anywhere;min-width:11em}\
 pre{background:#f6f8fa;padding:10px 12px;overflow-x:auto;font-size:12.5px;line-height:1.45}\
-figure{margin:16px 0}\
-figure svg{display:block;width:100%;height:auto}\
+figure{margin:16px 0;overflow-x:auto}\
+figure svg{display:block;width:100%;min-width:600px;max-width:960px;height:auto}\
 .patterns{position:absolute}\
 @media(prefers-color-scheme:dark){\
 body{background:#0d1117;color:#e6edf3}\
@@ -82,13 +84,21 @@ h2{border-color:#30363d}\
 .alert{background:#3a1715;border-color:#ff8a80}\
 th,td{border-color:#30363d}\
 pre{background:#161b22}}\
+@media(max-width:640px){\
+body{padding:8px 12px 32px}\
+th,td{padding:4px 6px}\
+.name{min-width:9em}}\
 @media print{\
+figure svg{min-width:0}\
 body{max-width:none;padding:0}\
 h2,figure,tr{break-inside:avoid}\
 h2{break-after:avoid}}";
 
 /// The hatching of pictures inline, once in a page: an SVG element that takes no room.
 const PATTERNS: Attributes<'_> = &[("width", &0), ("height", &0), ("aria-hidden", &"true"), ("class", &"patterns")];
+
+/// Around a table.
+const WIDE: Attributes<'_> = &[("class", &"wide"), ("tabindex", &0), ("role", &"group"), ("aria-label", &"table")];
 
 /// The style sheet of a page and of the pictures in it. It holds no character that HTML would read.
 fn sheet() -> String {
@@ -116,11 +126,13 @@ impl Page {
             });
             html.element("body", &[], |html| {
                 html.element("svg", PATTERNS, hatch);
-                html.labelled("h1", &[], &self.title);
-                html.labelled("p", &[("class", &"subtitle")], &self.subtitle);
-                for block in &self.blocks {
-                    block.write(html);
-                }
+                html.element("main", &[], |html| {
+                    html.labelled("h1", &[], &self.title);
+                    html.labelled("p", &[("class", &"subtitle")], &self.subtitle);
+                    for block in &self.blocks {
+                        block.write(html);
+                    }
+                });
             });
         });
         format!("<!DOCTYPE html>\n{}", html.into_text())
@@ -145,8 +157,9 @@ impl Block {
                     });
                 }
             }),
-            Block::Table(table) => html.element("div", &[("class", &"wide")], |html| table.write(html)),
-            Block::Figure(figure) => html.element("figure", &[], |html| html.trusted(figure.svg())),
+            // both can be wider than a phone: a keyboard scrolls them too
+            Block::Table(table) => html.element("div", WIDE, |html| table.write(html)),
+            Block::Figure(figure) => html.element("figure", &[("tabindex", &0)], |html| html.trusted(figure.svg())),
         }
     }
 }

@@ -25,6 +25,8 @@ pub struct TimeAxis {
     pub from: f64,
     /// Its right end, up to which the last point of a series holds.
     pub until: f64,
+    /// Labels and where they stand; round numbers if there are none.
+    pub ticks: Vec<(f64, String)>,
 }
 
 /// One chart of several.

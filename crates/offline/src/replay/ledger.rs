@@ -118,6 +118,9 @@ impl Ledger {
             Verdict::Refused(_) => true,
         };
         self.outcome.refused += u64::from(refused);
+        if let Some(told) = &record.told {
+            self.outcome.then.get_or_insert_default().note(told.verdict, told.reason, refused);
+        }
         let number = self.clients.count(&request.client.network, record.start);
         let minute = self.minute(record.start / MINUTE);
         if let Some(minute) = self.outcome.minutes.get_mut(minute) {

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::read::Tally;
+use crate::engine::Refusal;
+use crate::human::grouped;
 use crate::policy::Mode;
 
 /// Of one policy.
@@ -22,6 +24,8 @@ pub struct Outcome {
     pub refused: u64,
     /// Requests whose answer was 429 or 503 in the log: another limit had its say already.
     pub limited_before: u64,
+    /// What was decided when they came, beside what is decided now; none but of logs of our own.
+    pub then: Option<Then>,
     /// Different clients.
     pub clients: u64,
     /// There were more clients than are told apart; the rest counts as none.
@@ -37,6 +41,49 @@ pub struct Outcome {
     /// What must be known to read the numbers right.
     pub notes: Vec<String>,
 }
+
+/// What the gate that wrote the log decided, beside what this policy decides. Each pair: admitted now, refused now.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Then {
+    /// Admitted then.
+    pub admitted: [u64; 2],
+    /// Refused then, by the policy.
+    pub refused: [u64; 2],
+    /// Refused then for a reason that no log tells again: the gate's overload, a full origin, a silent store.
+    pub unfit: [u64; 2],
+    /// Refused then, and the log has no line of it.
+    pub untold: u64,
+}
+
+impl Then {
+    /// One request. `verdict`, `reason`: those of its line; what is neither admitted nor refused is not counted.
+    pub(super) fn note(&mut self, verdict: &[u8], reason: &[u8], refused_now: bool) {
+        let pair = match verdict {
+            b"admitted" => &mut self.admitted,
+            b"refused" if UNFIT.iter().any(|why| why.word().as_bytes() == reason) => &mut self.unfit,
+            b"refused" => &mut self.refused,
+            _ => return,
+        };
+        let [admitted, refused] = pair;
+        *if refused_now { refused } else { admitted } += 1;
+    }
+
+    /// Its rows, for tables: what was decided then, admitted now, refused now.
+    pub(super) fn rows(&self) -> Vec<[String; 3]> {
+        let row = |then: &str, [admitted, refused]: [u64; 2]| [then.to_owned(), grouped(admitted), grouped(refused)];
+        let mut rows = vec![row("admitted then", self.admitted), row("refused then", self.refused)];
+        if self.unfit != [0, 0] {
+            rows.push(row("refused then by overload, a full origin or a silent store", self.unfit));
+        }
+        if self.untold > 0 {
+            rows.push([format!("refused then without a line: {}", grouped(self.untold)), String::new(), String::new()]);
+        }
+        rows
+    }
+}
+
+/// Reasons that a replay cannot judge again.
+const UNFIT: [Refusal; 3] = [Refusal::Overload, Refusal::OriginFull, Refusal::StoreSilent];
 
 /// What became of one limit.
 #[derive(Debug, Clone, Default)]

@@ -114,6 +114,9 @@ impl Side {
             ));
         }
         let mut outcome = ledger.finish(notes, &processes.errors());
+        if let Some(then) = &mut outcome.then {
+            then.untold = left_out;
+        }
         outcome.tally = tally.clone();
         outcome
     }

@@ -40,6 +40,16 @@ pub fn json(outcome: &Outcome, against: Option<&(Outcome, Difference)>, log: &st
         "touched": outcome.touched.iter().take(CLIENTS).map(|client| touched(client, outcome)).collect::<Vec<_>>(),
         "notes": outcome.notes,
     });
+    if let (Some(then), Some(object)) = (&outcome.then, value.as_object_mut()) {
+        let now = |[admitted, refused]: [u64; 2]| json!({ "admitted_now": admitted, "refused_now": refused });
+        let then = json!({
+            "admitted": now(then.admitted),
+            "refused": now(then.refused),
+            "refused_unfit": now(then.unfit),
+            "refused_without_line": then.untold,
+        });
+        object.insert("then".to_owned(), then);
+    }
     if let (Some((old, difference)), Some(object)) = (against, value.as_object_mut()) {
         let changed = difference.changed.iter().take(CLIENTS).map(|client| {
             json!({

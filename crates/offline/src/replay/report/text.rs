@@ -48,6 +48,12 @@ pub fn text(outcome: &Outcome, against: Option<&(Outcome, Difference)>, head: &H
     if !outcome.touched.is_empty() {
         text.push_str(&touched(outcome));
     }
+    if let Some(then) = &outcome.then {
+        let head =
+            ["Decided then, as the log says", "would be admitted now", "would be refused now"].map(str::to_owned);
+        let rows: Vec<[String; 3]> = std::iter::once(head).chain(then.rows()).collect();
+        let _ = write!(text, "\n{}", columns(&rows, 2, &[0]));
+    }
     if let Some((old, difference)) = against {
         text.push_str(&differs(outcome, old, difference));
     }
@@ -155,7 +161,9 @@ fn notes(outcome: &Outcome, head: &Head<'_>) -> Vec<String> {
     count(outcome.malformed, "requests are malformed: a live gate answers 400 before any limit");
     count(outcome.unresolved, "requests were refused because their client could not be told");
     count(outcome.no_route, "requests are taken by no route");
-    count(outcome.limited_before, "answers in the log are 429 or 503: a limit had its say already");
+    // a log of our own says more: it stands in its table
+    let limited_before = if outcome.then.is_none() { outcome.limited_before } else { 0 };
+    count(limited_before, "answers in the log are 429 or 503: a limit had its say already");
     if tally.shortened {
         notes.push("the reorder window was cut short, as too much stood in it".to_owned());
     }

@@ -1,9 +1,11 @@
 //! Numbers to pictures and tables.
 
+use super::dates;
 use super::ledger::{Ledger, Limit};
 use crate::human::{grouped, percent_of, shortened, span};
 use crate::picture::{Block, Curve, Curves, Panel, Point, Role, Series, Shape, Table, TimeAxis, Timeline};
 use crate::policy::Mode;
+use crate::replay::outcome::Then;
 use crate::replay::report::instant;
 
 /// Clients in a table.
@@ -22,6 +24,8 @@ pub struct About {
     pub only: Option<String>,
     /// Limits that could not be replayed, by name: nothing is drawn of them.
     pub left_out: Vec<String>,
+    /// What was decided when the requests came: of logs of our own.
+    pub then: Option<Then>,
     /// What could not be replayed, how exact the stamps are, and so on.
     pub notes: Vec<String>,
 }
@@ -45,6 +49,13 @@ pub(super) fn facts(ledger: &Ledger) -> Block {
         fact("from", stamp(ledger.first.nanos())),
         fact("for", span(ledger.last.since(ledger.first).as_secs())),
     ])
+}
+
+/// What was decided then, beside what would be decided now.
+pub(super) fn then_and_now(then: &Then) -> Block {
+    let head = ["decided then, as the log says", "would be admitted now", "would be refused now"];
+    let rows = then.rows().into_iter().map(Vec::from).collect();
+    Block::Table(Table { head: head.map(str::to_owned).to_vec(), rows, left: Vec::new() })
 }
 
 /// A row per limit.
@@ -172,7 +183,7 @@ pub(super) fn touched(limit: &Limit) -> Option<Block> {
             percent_of(touched.limited, limit.limited),
             stamp(touched.first.nanos()),
             span(wide),
-            shortened(&touched.path, 60),
+            shortened(&touched.path, 160),
         ]
     };
     let mut rows: Vec<Vec<String>> = all.iter().take(TABLE_ROWS).map(|(_, touched)| row(touched)).collect();
@@ -193,38 +204,41 @@ pub(super) fn touched(limit: &Limit) -> Option<Block> {
     (!rows.is_empty()).then_some(Block::Table(Table { head, rows, left: vec![5] }))
 }
 
-/// The time axis of all pictures: from the first bin, in a unit that suits its length.
+/// The time axis of all pictures, in seconds from the first bin.
 struct Axis {
+    start: u64,
     bins: usize,
-    unit: f64,
-    label: String,
-    seconds: f64,
+    seconds: u64,
 }
 
 impl Axis {
+    /// More labels than that would touch.
+    const LABELS: u64 = 8;
+
     fn new(ledger: &Ledger) -> Axis {
         let seconds = ledger.calendar.seconds();
         let start = ledger.calendar.start();
         let bins = (ledger.last.nanos() / 1_000_000_000).saturating_sub(start) / seconds + 1;
-        let whole = bins * seconds;
-        let (unit, name) = match whole {
-            0..=180 => (1.0, "seconds"),
-            181..=10_800 => (60.0, "minutes"),
-            10_801..=345_600 => (3_600.0, "hours"),
-            _ => (86_400.0, "days"),
-        };
-        let label = format!("{name} from {}", stamp(start.saturating_mul(1_000_000_000)));
         // a bin per column is more than any picture shows
         let bins = usize::try_from(bins).unwrap_or(usize::MAX).min(super::bins::Calendar::MOST as usize);
-        Axis { bins, unit, label, seconds: seconds as f64 }
+        Axis { start, bins, seconds }
     }
 
     fn place(&self, bin: usize) -> f64 {
-        bin as f64 * self.seconds / self.unit
+        bin as f64 * self.seconds as f64
     }
 
     fn time(&self) -> TimeAxis {
-        TimeAxis { label: self.label.clone(), from: 0.0, until: self.place(self.bins) }
+        let until = self.place(self.bins);
+        let end = self.start.saturating_add(until as u64);
+        let [from, to] = [self.start, end].map(|second| stamp(second.saturating_mul(1_000_000_000)));
+        let labels = dates::labels(self.start, end, Axis::LABELS);
+        TimeAxis {
+            label: format!("UTC, {from} to {to}"),
+            from: 0.0,
+            until,
+            ticks: labels.into_iter().map(|(second, label)| ((second - self.start) as f64, label)).collect(),
+        }
     }
 }
 

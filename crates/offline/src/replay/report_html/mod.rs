@@ -2,12 +2,13 @@
 //!
 //! * [`ledger`]: gathers the numbers, request by request, in memory that does not grow with time. `bins`: counts over time.
 //!   `heavy`: the heaviest client.
-//! * `draw`: turns the numbers into pictures and tables.
+//! * `draw`: turns the numbers into pictures and tables. `dates`: what stands along a time axis.
 //!
 //! Paths and clients from a log stand in the page as escaped text (`picture::page`). The caller gives the names of clients:
 //! pseudonyms, unless the operator asked for addresses.
 
 mod bins;
+mod dates;
 mod draw;
 mod heavy;
 pub mod ledger;
@@ -45,6 +46,7 @@ pub fn html(ledger: &Ledger, about: &About) -> String {
     page.subtitle = format!("{} judged by {}", about.source, about.policy);
     page.blocks.extend(alarm(ledger).into_iter().chain(about.alerts.iter().cloned()).map(Block::Alert));
     page.blocks.push(draw::facts(ledger));
+    page.blocks.extend(about.then.as_ref().map(draw::then_and_now));
     page.blocks.push(draw::overview(ledger, about));
     page.blocks.push(Block::Figure(draw::flow(ledger).inline()));
     for limit in about.shown(ledger) {

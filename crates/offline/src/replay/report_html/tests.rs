@@ -3,6 +3,7 @@ use std::path::Path;
 use super::*;
 use crate::config::load_text;
 use crate::engine::{Arrival, DecisionId, Engine, Outcome};
+use crate::replay::outcome::Then;
 use crate::request::{Peer, Request};
 use crate::sketch::{KeyHash, KeyHasher, Seed};
 use crate::units::{Cost, Timestamp};
@@ -77,6 +78,7 @@ fn about() -> About {
         only: None,
         left_out: vec![],
         alerts: vec![format!("one client {HOSTILE}")],
+        then: Some(Then { admitted: [1_200, 9], refused: [8, 583], unfit: [0, 0], untold: 77 }),
         notes: vec![HOSTILE.into()],
     }
 }
@@ -99,10 +101,22 @@ fn the_numbers_are_those_of_the_engine() {
 fn the_page_tells_them_and_a_hostile_log_stays_text() {
     let page = html(&ledger(), &about());
     assert!(!page.contains("<script") && !page.contains("<img") && !page.contains("<b>"), "escaped");
+    assert!(!page.contains("overload, a full origin"), "a row of nothing is left out");
     assert!(page.contains("&lt;script&gt;") && page.contains("client-9&lt;b&gt;"));
     assert_eq!((page.matches("<svg").count(), page.matches("</svg>").count()), (1 + 2, 1 + 2), "patterns and pictures");
-    for text in ["591", "per_client", "hourly", "now: 1/s burst 10, 1 of 10", "2026-11-21 10:00", "access&lt;1&gt;.log"]
-    {
+    for text in [
+        "591",
+        "per_client",
+        "hourly",
+        "now: 1/s burst 10, 1 of 10",
+        "2026-11-21 10:00",
+        "access&lt;1&gt;.log",
+        "admitted then",
+        "583",
+        "without a line: 77",
+        "10:05",
+        "UTC, 2026-11-21 10:00 to ",
+    ] {
         assert!(page.contains(text), "{text}");
     }
     for element in ["svg", "g", "table", "tr", "td", "th", "div", "ul", "li", "p", "figure", "text", "title", "pattern"]
