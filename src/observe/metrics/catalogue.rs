@@ -77,184 +77,187 @@ use Kind::{Counter, Gauge, Histogram};
 catalogue! {
     // requests
     REQUESTS = held("tidegate_requests_total", Counter, &["listener", "route", "code"],
-        "Requests that ended, by class of the status sent; `1xx` when they became connections of another protocol (101), `aborted` when the client left before an answer, route `_none` when no route matched.");
+        "Requests that ended, by class of the status sent; route `_none` when none matched.");
     REQUEST_DURATION = held("tidegate_request_duration_seconds", Histogram, &["route"],
         "Time from a request's head to the last byte of its answer.");
     REFUSED = held("tidegate_refused_requests_total", Counter, &["route", "reason"],
-        "Requests refused by the policy, each counted once, whatever the number of limits that it violated; route `_none` when no route matched.");
+        "Requests refused by the policy, each counted once; route `_none` when none matched.");
     MALFORMED = held("tidegate_malformed_requests_total", Counter, &["reason"],
-        "Requests refused or cut short for their form or pace, by what was wrong.");
+        "Malformed or too slow requests, by reason.");
     CLIENT_ADDRESS = held("tidegate_client_address_total", Counter, &["source", "result"],
-        "How clients' addresses were found: from the connection or a forwarding header, and how sure that is.");
+        "How clients' addresses were found, and how sure that is.");
     // limits
     DECISIONS = held("tidegate_limit_decisions_total", Counter, &["route", "limit", "mode", "verdict"],
-        "What each limit said: allowed, delayed, tagged, limited or exempt. A shadow limit's `limited` was not obeyed.");
+        "What each limit said. A shadow limit's `limited` was not obeyed.");
     REFUSED_ELSEWHERE = held("tidegate_limit_refused_elsewhere_total", Counter, &["route", "limit", "mode"],
-        "Requests that this limit allowed or delayed and that were refused all the same: by another limit, or for lack of room at the origin. They are charged nowhere; `allowed` and `delayed` less these were served.");
+        "Requests that this limit allowed or delayed and something else refused; they are charged nowhere.");
     DELAYS = held("tidegate_delays_total", Counter, &["route"],
-        "Admitted requests that were held back first, by a limit with `action: delay` or in the queue of a fair_share.");
+        "Admitted requests held back by `action: delay` or in the queue of a fair_share.");
     DELAY_SECONDS = fractions("tidegate_delay_seconds_total", Counter, &["route"],
-        "Time that admitted requests were held back for; over `tidegate_delays_total`, the mean wait of those that waited.");
+        "Time for which admitted requests were held back.");
     FAIR_SHARE_REFUSED = held("tidegate_fair_share_refused_total", Counter, &["limit", "node"],
-        "Requests that a fair_share limit refused, or would have in shadow, by what weighed most: its key, or a network around it.");
+        "Requests that a fair_share limit refused, or would have in shadow, by what weighed most.");
     FAIR_SHARE_SHED = held("tidegate_fair_share_shed_requests_total", Counter, &["limit", "reason"],
-        "Requests that a fair_share limit refused: `rate_pushed_out` of a full queue as the heaviest, `rate_timeout` after the longest wait.");
+        "Requests that a fair_share limit refused: `rate_pushed_out` of a full queue as the heaviest, or `rate_timeout`.");
     LIMIT_INFLIGHT = read("tidegate_limit_inflight_requests", Gauge, &["limit"],
-        "Requests that hold a place of an in-flight limit now.");
+        "Requests that hold a place of an in-flight limit.");
     LIMIT_UPGRADED = read("tidegate_limit_upgraded_connections", Gauge, &["limit"],
-        "Connections under an in-flight limit that were switched to another protocol and are open now.");
+        "Open connections under an in-flight limit that switched to another protocol.");
     LIMIT_MEMORY = read("tidegate_limit_memory_bytes", Gauge, &["limit"],
-        "Memory of a limit's table, fixed whatever the number of clients.");
+        "Memory of a limit's table; fixed.");
     LIMIT_FILL = read("tidegate_limit_fill_ratio", Gauge, &["limit"],
-        "Share of the cells of a rate, aligned quota or recent_average limit's table that clients occupy now, 0 to 1; from a sample.");
+        "Share of the cells of a rate, aligned quota or recent_average limit in use, 0 to 1; sampled.");
     LIMIT_ERROR = read("tidegate_limit_error_ratio", Gauge, &["limit"],
-        "Probability that such a limit refuses a client that was never seen, because of others, 0 to 1; from a sample. Above 0.001 it needs more memory.");
+        "Probability that such a limit refuses a new client because of others; sampled. Above 0.001 it needs more memory.");
     LIMIT_EXACT_KEYS = read("tidegate_limit_exact_keys", Gauge, &["limit"],
-        "Keys near their quota that are counted exactly now, where collisions cannot hurt them.");
+        "Keys near their quota that are counted exactly.");
     LIMIT_LOAD = read("tidegate_limit_load_ratio", Gauge, &["limit"],
-        "How full a distinct limit's set of seen values is, 0 to 1; near 1 it needs more memory.");
+        "How full a distinct limit's set of values is, 0 to 1; near 1 it needs more memory.");
     LIMIT_DISPLACED = read("tidegate_limit_displaced_total", Counter, &["limit"],
-        "Values that a distinct limit forgot before their time to make room; each may be counted once more.");
+        "Values that a distinct limit forgot early to make room; each may count once more.");
     LIMIT_PENDING = read("tidegate_limit_pending_units", Gauge, &["limit"],
-        "Units of a limit's quota that are held back for attempts whose answer has not come.");
+        "Units held back for attempts without an answer yet.");
     LIMIT_TOKENS = read("tidegate_limit_token_requests", Gauge, &["limit"],
-        "How many requests a fair_share limit could let go on at once now, those that it keeps for light clients included.");
+        "Requests that a fair_share limit could let go on now.");
     LIMIT_CAPACITY = read("tidegate_limit_capacity_requests_per_second", Gauge, &["limit"],
         "What a fair_share limit shares out.");
     LIMIT_WAITING = read("tidegate_limit_waiting_requests", Gauge, &["limit"],
-        "Requests that wait for a fair_share limit now.");
+        "Requests that wait for a fair_share limit.");
     LIMIT_LEASED = read("tidegate_limit_leased_units", Gauge, &["limit"],
-        "Units of a shared limit that this gate has taken from the store in advance and not spent yet.");
+        "Units of a shared limit taken from the store and not spent yet.");
     LIMIT_CONTENDED = held("tidegate_limit_contended_total", Counter, &["limit"],
-        "Requests refused because a race between requests of one client could not be settled in time.");
+        "Requests refused because a race between requests of one client was not settled in time.");
     // origins
     ORIGIN_ANSWERS = held("tidegate_origin_answers_total", Counter, &["origin", "route", "code"],
-        "Requests that were forwarded and have ended, by class of the status that the origin answered; `failed` when no attempt brought a usable answer, `cut` when the answer broke off. The gate's own answers and clients that left before are not in it.");
+        "Forwarded requests that ended, by class of the origin's status. The gate's own answers and clients that left before \
+        are not in it.");
     ORIGIN_DURATION = held("tidegate_origin_request_duration_seconds", Histogram, &["origin", "route"],
-        "Time from choosing an address of the origin to the head of its answer, or to the failure.");
+        "Time from choosing an address to the head of the answer, or to the failure.");
     ORIGIN_INFLIGHT = read("tidegate_origin_inflight_requests", Gauge, &["origin"],
-        "Requests that are with the origin now.");
+        "Requests that are with the origin.");
     ORIGIN_INFLIGHT_LIMIT = read("tidegate_origin_inflight_limit", Gauge, &["origin"],
-        "How many requests may be with the origin at once; absent without a cap.");
+        "Requests that may be with the origin at once; absent without a cap.");
     ORIGIN_QUEUE = read("tidegate_origin_queue_requests", Gauge, &["origin", "criticality"],
-        "Requests that wait for a place at the origin now.");
+        "Requests that wait for a place at the origin.");
     ORIGIN_HELD = read("tidegate_origin_held_requests", Gauge, &["origin", "criticality"],
-        "Requests that hold a place at the origin now; absent without a cap.");
+        "Requests that hold a place at the origin; absent without a cap.");
     ORIGIN_MOST_HELD = read("tidegate_origin_most_held_requests", Gauge, &["origin", "by"],
-        "Places that the one client, or the one network, holds which holds most.");
+        "Places of the one client, or the one network, that holds most.");
     ORIGIN_RESERVE = read("tidegate_origin_reserve_places", Gauge, &["origin"],
-        "Places that the heaviest clients leave to lighter ones now.");
+        "Places that the heaviest clients leave to lighter ones.");
     ORIGIN_ABANDONED = read("tidegate_origin_abandoned_requests", Gauge, &["origin"],
-        "Requests whose client has left and that hold places at the origin until its work should be over.");
+        "Requests whose client has left and that still hold places at the origin.");
     ORIGIN_SHED = held("tidegate_origin_shed_requests_total", Counter, &["origin", "criticality", "reason"],
-        "Requests that got no place at the origin: `full` without a queue, `pushed_out` of a full queue as the heaviest, `queue_timeout` after \
-         waiting, `client_left` while waiting.");
+        "Requests that got no place at the origin: `full` without a queue, `pushed_out` as the heaviest, `queue_timeout`, or \
+        `client_left` while waiting.");
     ORIGIN_ERRORS = held("tidegate_origin_errors_total", Counter, &["origin", "reason"],
         "Attempts that the origin failed, retried ones included.");
     ORIGIN_CONNECTIONS = held("tidegate_origin_connections_total", Counter, &["origin", "reused"],
-        "Connections that requests were sent on, by whether they had served before.");
+        "Connections that requests were sent on, new or reused.");
     ORIGIN_RETRIES = held("tidegate_origin_retries_total", Counter, &["origin"],
         "Attempts after the first one of a request.");
     ORIGIN_RETRIES_REFUSED = held("tidegate_origin_retries_refused_total", Counter, &["origin"],
-        "Attempts after the first one that were not made because the retry budget was spent.");
+        "Attempts that the retry budget refused.");
     ENDPOINT_HEALTHY = read("tidegate_origin_endpoint_healthy", Gauge, &["origin", "endpoint"],
-        "1 while requests are sent to this address of the origin, 0 while its health checks or failed requests keep them away; of a name the share of its addresses.");
+        "1 while requests are sent to this address, 0 while it is left out; of a name the share of its addresses.");
     ENDPOINT_EJECTIONS = read("tidegate_origin_endpoint_ejections_total", Counter, &["origin", "endpoint"],
-        "Times that this address of the origin was left out because requests to it failed.");
+        "Times that this address was ejected.");
     ORIGIN_DESPITE = read("tidegate_origin_all_unhealthy_requests_total", Counter, &["origin"],
-        "Requests that were sent although no address of the origin was healthy; absent where addresses are never left out.");
+        "Requests sent although no address was healthy; absent where addresses are never left out.");
     // stores that limits are shared through
     STORE_CONNECTED = read("tidegate_store_connected", Gauge, &["store"],
-        "1 while there is a connection to the store (of a cluster: to any of its servers), 0 otherwise.");
+        "1 while there is a connection to the store, or to any server of a cluster.");
     STORE_BREAKER = read("tidegate_store_breaker_state", Gauge, &["store"],
-        "0 while the store is asked, 2 while it is left alone because it was silent too often, 1 while one question tries whether it is back. Each server of a cluster has a breaker of its own; this is the highest.");
+        "0: the store is asked; 1: one question tries it; 2: it is left alone. Of a cluster the highest.");
     STORE_SERVERS = read("tidegate_store_servers", Gauge, &["store", "state"],
-        "Servers that the store keeps keys on, by how they stand: `asked`, `left_alone` by their breaker, `not_connected`. Of a cluster those with slots.");
+        "Servers that the store keeps keys on, by state.");
     STORE_NODES = read("tidegate_store_nodes", Gauge, &["store"],
-        "Gates that share the store, this one among them, as far as was known last.");
+        "Gates that share the store, this one among them, as last known.");
     STORE_QUESTIONS = read("tidegate_store_questions_total", Counter, &["store"],
-        "Questions to the store about a key of a limit, whatever became of them.");
+        "Questions to the store about a key.");
     STORE_ANSWERS = read("tidegate_store_answers_total", Counter, &["store"],
-        "Questions that the store answered, refusals among them.");
+        "Questions that the store answered.");
     STORE_WAITS = read("tidegate_store_waits_total", Counter, &["store"],
-        "Requests that waited for the store, once for each limit that they waited for; not those whose question could not be sent.");
+        "Requests that waited for the store, once for each limit.");
     STORE_DURATION = read("tidegate_store_operation_duration_seconds", Histogram, &["store"],
-        "Time from sending a question to the store to its answer, or to giving up.");
+        "Time from sending a question to its answer, or to giving up.");
     STORE_ERRORS = read("tidegate_store_errors_total", Counter, &["store", "reason"],
         "Questions that the store did not answer, by reason.");
     STORE_FALLBACKS = read("tidegate_store_fallback_decisions_total", Counter, &["store", "policy"],
-        "Decisions of shared limits that were made without the store, by what was done then: `local`, `open` or `closed`.");
+        "Decisions without the store, by what was done.");
     STORE_STALENESS = read("tidegate_store_staleness_seconds", Gauge, &["store"],
-        "Of limits with `sharing: estimate`: how old the oldest is that this gate knows of what another one admitted.");
+        "With `sharing: estimate`: age of the oldest report of another gate.");
     STORE_MESSAGES_SENT = read("tidegate_store_messages_sent_total", Counter, &["store"],
-        "Of limits with `sharing: estimate`: messages to the other gates that the store has.");
+        "With `sharing: estimate`: messages that the store has.");
     STORE_MESSAGES_RECEIVED = read("tidegate_store_messages_received_total", Counter, &["store"],
-        "Messages of other gates that were read, dropped ones among them.");
+        "Messages of other gates that were read.");
     STORE_MESSAGES_MISSED = read("tidegate_store_messages_missed_total", Counter, &["store"],
-        "Messages of other gates that were gone before this gate could read them, by their numbers: what was in them is never known here.");
+        "Messages of other gates that were gone before they were read.");
     STORE_MESSAGES_DROPPED = read("tidegate_store_messages_dropped_total", Counter, &["store", "reason"],
-        "Messages of other gates, or what they say of one limit, that were not charged, by reason.");
+        "Messages of other gates, or parts of them, that were not charged.");
     STORE_DELTAS_SENT = read("tidegate_store_deltas_sent_total", Counter, &["store"],
-        "Keys in the messages that the store has, each with what was admitted of it.");
+        "Keys in the messages sent.");
     STORE_DELTAS_RECEIVED = read("tidegate_store_deltas_received_total", Counter, &["store"],
-        "Keys in the messages of other gates, each charged with what was admitted of it there.");
+        "Keys in the messages received.");
     STORE_UNREPORTED = read("tidegate_store_unreported_units_total", Counter, &["store"],
-        "Of limits with `sharing: estimate`: units that were admitted and not told to the other gates, because too many keys were in use at once.");
+        "With `sharing: estimate`: units not told to other gates because too many keys were in use.");
     // connections of clients
     CONNECTIONS = held("tidegate_connections", Gauge, &["listener"],
-        "Connections of clients that are open now.");
+        "Open connections of clients.");
     CONNECTIONS_ACCEPTED = held("tidegate_connections_accepted_total", Counter, &["listener"],
-        "Connections of clients that were accepted.");
+        "Accepted connections of clients.");
     CONNECTIONS_REFUSED = held("tidegate_connections_refused_total", Counter, &["listener", "reason"],
-        "Connections of clients that could not be accepted or were closed before a request, by reason.");
+        "Connections that were not accepted, or closed before a request, by reason.");
     ACCEPT_PAUSES = held("tidegate_accept_pauses_total", Counter, &["listener"],
-        "Times that accepting stopped because clients held all file descriptors that they may have; new ones waited in the kernel's queue.");
+        "Times that accepting stopped because clients held all file descriptors of their share.");
     // TLS towards clients
     TLS_HANDSHAKES = held("tidegate_tls_handshakes_total", Counter, &["listener", "version", "resumed"],
-        "Handshakes that succeeded, by version of TLS and whether the client came back with a ticket.");
+        "Successful handshakes, by TLS version and whether they resumed by a ticket.");
     TLS_FAILURES = held("tidegate_tls_handshake_failures_total", Counter, &["listener", "reason"],
-        "Connections that were closed because their handshake failed, by reason.");
+        "Failed handshakes, by reason.");
     TLS_EXPIRY = read("tidegate_tls_certificate_expiry_timestamp_seconds", Gauge, &["listener", "certificate"],
         "When the certificate in use ends, in seconds since 1970.");
     TLS_RELOAD = read("tidegate_tls_certificate_reload_successful", Gauge, &["listener", "certificate"],
-        "1 when what lies in the certificate's files is in use, 0 when it cannot be used and the one before still is.");
+        "1 when the certificate's files are in use, 0 when they cannot be used.");
     H2_ABUSE = held("tidegate_h2_abuse_total", Counter, &["listener", "reason"],
-        "Connections in HTTP/2 that were ended for what their client sent or did not take, by what it was.");
+        "HTTP/2 connections closed for abuse, by kind.");
     // the process
     BUILD_INFO = held("tidegate_build_info", Gauge, &["version"],
         "Always 1; the version is in the label.");
     POLICY_INFO = held("tidegate_policy_info", Gauge, &["fingerprint"],
         "Always 1; the label has the fingerprint of the policy in force.");
     POLICY_GENERATION = held("tidegate_policy_generation", Gauge, &[],
-        "Number of the policy in force: 1 at start, one more with every reload that succeeded.");
+        "Number of the policy in force: 1 at start, one more with each successful reload.");
     RELOAD_SUCCESSFUL = held("tidegate_config_last_reload_successful", Gauge, &[],
-        "1 when the last load of the policy file succeeded, 0 when it was refused and the old policy stayed.");
+        "1 when the last load of the policy file succeeded, 0 when it was refused.");
     RELOAD_TIME = held("tidegate_config_last_reload_success_timestamp_seconds", Gauge, &[],
         "When the policy in force was installed, in seconds since 1970.");
     RELOADS = held("tidegate_config_reloads_total", Counter, &["result"],
-        "Loads of the policy file after the one at start, by result.");
+        "Loads of the policy file after the start, by result.");
     BANS = read("tidegate_bans", Gauge, &[],
-        "Bans in force; what they refuse is in `tidegate_refused_requests_total` with the reason `banned`.");
+        "Bans in force.");
     BANS_GIVEN = read("tidegate_bans_given_total", Counter, &["by"],
-        "Bans that were given: by an `operator`, or by the penalty of a `limit`.");
+        "Bans given by an `operator`, or by the penalty of a `limit`.");
     NOTICE = held("tidegate_notice", Gauge, &["notice"],
-        "1 while the gate notices this of its own policy or traffic, 0 otherwise; `tidegate status` has the words.");
+        "1 while this warning is active. The text is in `tidegate status`.");
     TOP_CLIENT_SHARE = fractions("tidegate_top_client_share_ratio", Gauge, &[],
-        "Share of the last minutes' requests that one client makes, at least, 0 to 1: from one request in 16; 0 while fewer than 32 of them are known.");
+        "Share of recent requests that one client makes, at least, 0 to 1; sampled, 0 below 32 samples.");
     LOG_DROPPED = read("tidegate_log_dropped_total", Counter, &["stream"],
-        "Log lines that were not written: `access` when the target was too slow, `process` when one cause repeated itself too often, or nobody read standard error.");
+        "Log lines that were not written.");
     LOG_ERRORS = read("tidegate_log_write_errors_total", Counter, &["stream"],
-        "Failed attempts to open or write a log; lines wait for the next attempt as long as there is room.");
+        "Failed attempts to open or write a log.");
     PANICS = read("tidegate_panics_total", Counter, &[],
-        "Faults in our own or the framework's code that ended one request or task.");
+        "Panics that ended a request or task. Should be 0.");
     PRESSURE = read("tidegate_pressure_ratio", Gauge, &["resource"],
-        "How near the process is to what it can serve, by resource, 0 to 1: 0.5 is where `server.overload` begins to refuse, 1 is where nothing is left. The greatest counts. Absent with `overload: off`.");
+        "How loaded the process is, by resource, 0 to 1: `server.overload` refuses from 0.5 on. The greatest counts. Absent \
+        with `overload: off`.");
     SCHEDULING_DELAY = read("tidegate_scheduling_delay_seconds", Gauge, &[],
         "How late the worker threads begin with what is ready.");
     OVERLOAD_REFUSING = read("tidegate_overload_refusing", Gauge, &[],
-        "1 while connections and requests are refused for overload if they are heavy or unimportant enough, 0 otherwise.");
+        "1 while heavy or unimportant requests are refused for overload.");
     SNAPSHOT_AGE = read("tidegate_snapshot_age_seconds", Gauge, &[],
-        "Age of the latest snapshot of limits; 0 while nothing changed since. A crash gives back what was admitted in that time. Absent without `server.state`, and before the first one.");
+        "Age of the latest snapshot of limits, 0 while nothing changed. Absent without `server.state`, and before the first \
+        one.");
     SNAPSHOT_BYTES = read("tidegate_snapshot_bytes", Gauge, &[],
         "Size of the latest snapshot.");
     SNAPSHOT_SECONDS = read("tidegate_snapshot_write_seconds", Gauge, &[],
@@ -262,18 +265,18 @@ catalogue! {
     SNAPSHOT_ERRORS = read("tidegate_snapshot_errors_total", Counter, &[],
         "Snapshots that could not be written.");
     BUFFERED = read("tidegate_buffered_bytes", Gauge, &[],
-        "Bytes of bodies that the process may be holding for transfers under way: an upper estimate.");
+        "Bytes of bodies that transfers may hold: an upper estimate.");
     BUFFERED_LIMIT = read("tidegate_buffered_bytes_limit", Gauge, &[],
         "The bound on them: `server.max_buffered`.");
     BUFFERS_REFUSED = read("tidegate_buffers_refused_total", Counter, &[],
-        "Transfers that were refused or cut off because of that bound.");
-    PROCESS_RESIDENT = read("process_resident_memory_bytes", Gauge, &[], "Resident memory size in bytes.");
-    PROCESS_VIRTUAL = read("process_virtual_memory_bytes", Gauge, &[], "Virtual memory size in bytes.");
-    PROCESS_CPU = read("process_cpu_seconds_total", Counter, &[], "Total user and system CPU time spent in seconds.");
-    PROCESS_OPEN_FDS = read("process_open_fds", Gauge, &[], "Number of open file descriptors.");
-    PROCESS_MAX_FDS = read("process_max_fds", Gauge, &[], "Maximum number of open file descriptors.");
-    PROCESS_START = read("process_start_time_seconds", Gauge, &[], "Start time of the process since unix epoch in seconds.");
-    PROCESS_THREADS = read("process_threads", Gauge, &[], "Number of OS threads in the process.");
+        "Transfers refused or cut off because of that bound.");
+    PROCESS_RESIDENT = read("process_resident_memory_bytes", Gauge, &[], "Resident memory in bytes.");
+    PROCESS_VIRTUAL = read("process_virtual_memory_bytes", Gauge, &[], "Virtual memory in bytes.");
+    PROCESS_CPU = read("process_cpu_seconds_total", Counter, &[], "User and system CPU time in seconds.");
+    PROCESS_OPEN_FDS = read("process_open_fds", Gauge, &[], "Open file descriptors.");
+    PROCESS_MAX_FDS = read("process_max_fds", Gauge, &[], "Most open file descriptors.");
+    PROCESS_START = read("process_start_time_seconds", Gauge, &[], "Start of the process, in seconds since 1970.");
+    PROCESS_THREADS = read("process_threads", Gauge, &[], "Threads of the process.");
 }
 
 /// The rows of `docs/metrics.md`, so that the document can be compared with the program.
