@@ -283,6 +283,6 @@ catalogue! {
 pub fn document_rows() -> impl Iterator<Item = String> {
     ALL.iter().map(|family| {
         let labels = if family.labels.is_empty() { "–".to_owned() } else { family.labels.join(", ") };
-        format!("| `{}` | {} | {labels} | {} |", family.name, family.kind.word(), family.help)
+        format!("| `{}` | {labels} | {} |", family.name, family.help)
     })
 }

@@ -212,6 +212,15 @@ fn the_document_and_the_catalogue_agree() {
     let documented: Vec<&str> = document.lines().filter(|line| line.starts_with("| `")).collect();
     let exported: Vec<String> = all::document_rows().collect();
     assert_eq!(documented, exported, "docs/metrics.md should hold these rows:\n{}", exported.join("\n"));
+    // its sentence on kinds, which stands for a column
+    for family in all::ALL {
+        let kind = match family.name {
+            name if name.ends_with("_total") => all::Kind::Counter,
+            name if name.ends_with("_duration_seconds") => all::Kind::Histogram,
+            _ => all::Kind::Gauge,
+        };
+        assert_eq!(kind, family.kind, "{}", family.name);
+    }
     let words = [CONNECTION_REASONS, SHED_REASONS].concat().into_iter().chain(malformed_reasons());
     let words = words.chain(REFUSALS.map(Refusal::word)).chain(ORIGIN_ERRORS.map(|(_, word)| word));
     let words = words.chain(Violation::ALL.iter().map(|violation| violation.word()));
