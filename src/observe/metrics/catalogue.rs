@@ -279,10 +279,10 @@ catalogue! {
     PROCESS_THREADS = read("process_threads", Gauge, &[], "Threads of the process.");
 }
 
-/// The rows of `docs/metrics.md`, so that the document can be compared with the program.
-pub fn document_rows() -> impl Iterator<Item = String> {
+/// The lines of `docs/metrics.md`, so that the document can be compared with the program.
+pub fn document_lines() -> impl Iterator<Item = String> {
     ALL.iter().map(|family| {
-        let labels = if family.labels.is_empty() { "–".to_owned() } else { family.labels.join(", ") };
-        format!("| `{}` | {labels} | {} |", family.name, family.help)
+        let labels = if family.labels.is_empty() { String::new() } else { format!("{{{}}}", family.labels.join(",")) };
+        format!("- `{}{labels}`: {}", family.name, family.help)
     })
 }

@@ -209,10 +209,12 @@ fn the_page_shows_the_catalogue_and_nothing_else() {
 fn the_document_and_the_catalogue_agree() {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("docs/metrics.md");
     let document = std::fs::read_to_string(path).unwrap();
-    let documented: Vec<&str> = document.lines().filter(|line| line.starts_with("| `")).collect();
-    let exported: Vec<String> = all::document_rows().collect();
-    assert_eq!(documented, exported, "docs/metrics.md should hold these rows:\n{}", exported.join("\n"));
-    // its sentence on kinds, which stands for a column
+    let begins = ["- `tidegate_", "- `process_"];
+    let documented: Vec<&str> =
+        document.lines().filter(|line| begins.iter().any(|begin| line.starts_with(begin))).collect();
+    let exported: Vec<String> = all::document_lines().collect();
+    assert_eq!(documented, exported, "docs/metrics.md should hold these lines:\n{}", exported.join("\n"));
+    // its sentence on kinds
     for family in all::ALL {
         let kind = match family.name {
             name if name.ends_with("_total") => all::Kind::Counter,
