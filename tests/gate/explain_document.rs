@@ -44,7 +44,7 @@ fn the_document_shows_what_the_commands_print() {
         rest = behind;
     }
     shown.push_str(rest);
-    assert_eq!(commands, 4);
+    assert_eq!(commands, 2);
     if std::env::var_os("UPDATE_EXPECTED").is_some() {
         std::fs::write(path, shown).unwrap();
     }
