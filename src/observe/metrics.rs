@@ -294,12 +294,12 @@ impl Metrics {
         self.top_client_share.set(top_client_share.unwrap_or(0.0));
     }
 
-    /// The most series that the page can have under this policy. With L listeners, R routes, S limits counted once per
-    /// route that uses them (in their own place or in that of another) and per mode that they have had or that `enforce` parts their keys
-    /// into, N limits, F nodes of `fair_share` limits (and two
-    /// more for each of these), P routes that forward, O origins with A addresses, T listeners with TLS, C certificates and U lists of
-    /// authorities on them, D stores: (34 + 6·L)·(R + 1) + 2·R + 26·P + 6·S + 43·O + 2·A + 14·N + F + 28·L + 14·T + 2·C + U + 43·D + 88,
-    /// where 19 of the 34 and of the 26 are a histogram's.
+    /// The most series that the page can have under this policy:
+    /// (36 + 6·L)·(R + 1) + 2·R + 26·P + 6·S + 50·O + 2·A + 14·N + F + 28·L + 14·T + 2·C + U + 43·D + 95.
+    ///
+    /// L listeners, T of them with TLS, with C certificates and U lists of authorities of clients; R routes, P of which forward; N limits; S
+    /// limits counted once per route that uses them (in their own place or in that of another) and per mode that they have had or that
+    /// `enforce` parts their keys into; F nodes of `fair_share` limits and two more for each of these; O origins with A addresses; D stores.
     pub fn series_bound(policy: &Policy, settings: &Settings) -> usize {
         Shape::new(policy, settings).series_bound()
     }
