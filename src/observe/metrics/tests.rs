@@ -1,17 +1,17 @@
+mod document;
 mod limits;
 mod modes;
 mod read;
 mod stores;
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes as Body;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
 use self::read::{all_read, backend, full};
-use super::labels::{ORIGIN_ERRORS, REFUSALS};
+use super::labels::REFUSALS;
 use super::page::Page;
 use super::*;
 use crate::client::key::{KeyPart, KeySpec};
@@ -202,32 +202,6 @@ fn the_page_shows_the_catalogue_and_nothing_else() {
         let labels: std::collections::BTreeSet<String> =
             family.labels.iter().map(|label| (*label).to_owned()).collect();
         assert_eq!(shown.labels, labels, "{}", family.name);
-    }
-}
-
-#[test]
-fn the_document_and_the_catalogue_agree() {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("docs/metrics.md");
-    let document = std::fs::read_to_string(path).unwrap();
-    let begins = ["- `tidegate_", "- `process_"];
-    let documented: Vec<&str> =
-        document.lines().filter(|line| begins.iter().any(|begin| line.starts_with(begin))).collect();
-    let exported: Vec<String> = all::document_lines().collect();
-    assert_eq!(documented, exported, "docs/metrics.md should hold these lines:\n{}", exported.join("\n"));
-    // its sentence on kinds
-    for family in all::ALL {
-        let kind = match family.name {
-            name if name.ends_with("_total") => all::Kind::Counter,
-            name if name.ends_with("_duration_seconds") => all::Kind::Histogram,
-            _ => all::Kind::Gauge,
-        };
-        assert_eq!(kind, family.kind, "{}", family.name);
-    }
-    let words = [CONNECTION_REASONS, SHED_REASONS].concat().into_iter().chain(malformed_reasons());
-    let words = words.chain(REFUSALS.map(Refusal::word)).chain(ORIGIN_ERRORS.map(|(_, word)| word));
-    let words = words.chain(Violation::ALL.iter().map(|violation| violation.word()));
-    for word in words.chain(CLIENTS.into_iter().flat_map(|(_, source, result)| [source, result])) {
-        assert!(document.contains(&format!("`{word}`")), "docs/metrics.md does not say `{word}`");
     }
 }
 
