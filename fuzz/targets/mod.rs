@@ -20,6 +20,7 @@ pub mod h2_head;
 pub mod head;
 mod lenient;
 pub mod limits;
+pub mod lines;
 pub mod origin_answer;
 pub mod path;
 mod path_readers;

@@ -60,6 +60,11 @@ fn head_keeps_its_promises() {
 }
 
 #[test]
+fn lines_keeps_its_promises() {
+    run("lines", targets::lines::lines, 40_000);
+}
+
+#[test]
 fn origin_answer_keeps_its_promises() {
     run("origin_answer", targets::origin_answer::origin_answer, 10_000);
 }
