@@ -346,3 +346,15 @@ fn a_known_weakness_of_a_dependency_fails_the_audit() {
     let (passed, said) = audit("a-crate-that-nobody-uses").unwrap();
     assert!(passed && said.contains("by the copy in"), "{said}");
 }
+
+#[test]
+fn every_document_has_its_chapter_in_the_site_and_every_link_a_file() {
+    let folder = std::env::temp_dir().join(format!("tidegate-site-{}", std::process::id()));
+    let output = Command::new(root().join("packaging/site/build")).arg("--check").arg(&folder).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let chapters = fs::read_to_string(folder.join("src/SUMMARY.md")).unwrap();
+    for page in ["[tidegate](index.md)", "(docs/quick_start.md)", "    - [`type: rate`](docs/limits/rate.md)"] {
+        assert!(chapters.contains(page), "{page}: {chapters}");
+    }
+    fs::remove_dir_all(&folder).unwrap();
+}
