@@ -258,7 +258,8 @@ fn overshoot(rule: &Rule) -> String {
              `cost_max` makes it a number"
         ),
     };
-    format!("{name}: answers exceed it {bound}; paid back by later requests, less once costs are learned\n")
+    let each_gate = if rule.shared.is_some() { " at each gate" } else { "" };
+    format!("{name}: answers exceed it {bound}{each_gate}; paid back by later requests, less once costs are learned\n")
 }
 
 /// So many keys are taken to be at their limit.

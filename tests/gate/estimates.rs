@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::harness::gate::{Folder, binary, end};
 use crate::harness::redis::Server;
-use crate::harness::{Gate, undisturbed, wait_for};
+use crate::harness::{Gate, Origin, Reply, undisturbed, wait_for};
 use crate::shared_limits::{LONG, SHORT, gates, hammer, policy, statuses, told, worst};
 
 const CLIENT: &str = "X-Forwarded-For: 203.0.113.7\r\n";
@@ -98,6 +98,58 @@ fn what_one_gate_admitted_another_refuses_and_says_whose_word_it_is() {
     assert!(status.contains("\"staleness_seconds\""), "{status}");
     let status = run(&["status"]);
     assert!(status.contains("knows others") && status.contains("s ago"), "{status}");
+}
+
+/// What one gate charged by an answer, by its words or by its bytes, keeps the client out at another, for as long as it takes to pay.
+#[test]
+fn what_answers_cost_at_one_gate_is_owed_at_another() {
+    const BODY: usize = 100 << 10;
+    let head = format!("HTTP/1.1 401 Unauthorized\r\nX-Cost: 300\r\nContent-Length: {BODY}\r\n\r\n");
+    let answer: &'static [u8] = Box::leak((head.into_bytes().into_iter().chain([b'x'; BODY])).collect::<Box<[u8]>>());
+    let origin = Origin::start(move |_| Reply::Bytes(answer));
+    // words, requests of one client that spend it, and the wait that they bring at least, in seconds
+    for (words, spent, waits) in [
+        ("rate: 1/m, burst: 5, count: responses 401", 5, 1),
+        ("rate: 1/m, burst: 100, cost: \"response:x-cost\"", 1, 190 * 60),
+        ("rate: 1KiB/m, burst: 64KiB", 1, 30 * 60),
+        ("type: quota, max: 5, window: 1h, sliding: true", 5, 1),
+    ] {
+        let store = Server::start(&[]);
+        let text = policy(&store, LONG, &format!("{words}, sharing: estimate"));
+        let gates =
+            gates(&text.replace("respond: { status: 200, body: ok }", &format!("origin: \"{}\"", origin.address())));
+        for _ in 0..spent {
+            assert_eq!(gates[0].fetch("/", CLIENT).status, 401, "{words}");
+        }
+        has_heard(&gates[1], 0.0);
+        // its charges may be told in two messages
+        let (mut refused, mut passed) = (gates[1].fetch("/", CLIENT), 0);
+        while refused.status == 401 {
+            passed += 1;
+            assert!(passed < 5, "{words}: the whole budget once more");
+            refused = gates[1].fetch("/", CLIENT);
+        }
+        assert_eq!(refused.status, 429, "{words}");
+        let wait: u64 = refused.field("retry-after").unwrap().parse().unwrap();
+        println!("{words}: {passed} more passed, then a wait of {wait} s");
+        assert!(wait >= waits, "{words}: {wait}");
+        assert_eq!(gates[1].fetch("/", "X-Forwarded-For: 203.0.113.8\r\n").status, 401, "{words}: that client alone");
+        assert_eq!(told(&gates, "tidegate_store_messages_dropped_total", &[]), 0.0, "{words}");
+    }
+}
+
+#[test]
+fn answers_that_are_no_failures_are_told_to_nobody() {
+    let store = Server::start(&[]);
+    let gates = gates(&policy(&store, LONG, "rate: 1/m, burst: 2, count: responses 401, sharing: estimate"));
+    for _ in 0..20 {
+        assert_eq!(gates[0].fetch("/", CLIENT).status, 200);
+    }
+    let sent = |gate: &Gate| gate.metrics().sum("tidegate_store_messages_sent_total", &[]);
+    let before = sent(&gates[0]);
+    wait_for("two more messages", || (sent(&gates[0]) >= before + 2.0).then_some(()));
+    assert_eq!(told(&gates, "tidegate_store_deltas_sent_total", &[]), 0.0);
+    assert_eq!(gates[1].fetch("/", CLIENT).status, 200);
 }
 
 #[test]

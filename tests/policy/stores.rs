@@ -79,6 +79,23 @@ fn every_word_of_a_store_and_of_sharing_survives_being_shown() {
 }
 
 #[test]
+fn what_is_charged_after_the_answer_is_shared_as_an_estimate_and_survives_being_shown() {
+    let config = good(&policy(
+        "  s: { url: \"redis://127.0.0.1:6379\" }\n",
+        &[
+            ("failures", "{ rate: 5/m, count: responses 401, store: s, sharing: estimate }"),
+            ("priced", "{ rate: 5/m, burst: 50, cost: \"response:x-cost\", cost_max: 9, store: s, sharing: estimate }"),
+            ("bytes", "{ rate: 5MiB/s, store: s, sharing: estimate }"),
+            ("sliding", "{ type: quota, rate: 5/m, sliding: true, store: s, sharing: estimate }"),
+            ("wrong", "{ type: quota, rate: 5/m, count: responses 4xx, store: s, sharing: estimate }"),
+        ],
+    ));
+    assert_eq!(again(&config).policy.rules, config.policy.rules);
+    let estimated = |sharing: Option<Sharing>| sharing == Some(Sharing::Estimate);
+    assert!(config.policy.rules.iter().all(|rule| estimated(rule.shared.map(|shared| shared.sharing))));
+}
+
+#[test]
 fn what_a_limit_says_goes_before_the_default_of_all() {
     let local = "{ rate: 5/s, store: s, on_store_error: local }";
     let limits = [("a", "{ rate: 5/s, store: s }"), ("b", local), ("c", "{ rate: 5/s }")];

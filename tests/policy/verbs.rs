@@ -126,8 +126,9 @@ fn check_accepts_what_is_valid_and_warnings_unless_denied() {
 fn shared_policy() -> PathBuf {
     let file = std::env::temp_dir().join(format!("tidegate-shared-{}.yaml", std::process::id()));
     let text = "listen: \":8080\"\nsecrets: { client_hmac: 0123456789abcdef }\nstores: { s: { url: \"redis://127.0.0.1:6379\" } }\n\
-        limits:\n  one: { rate: 5/s, store: s, sharing: exact, on_store_error: open }\n  own: { rate: 5/s }\n\
-        routes: [{ origin: \"127.0.0.1:3000\", limits: [one, own] }]\n";
+        limits:\n  one: { rate: 5/s, store: s, sharing: exact, on_store_error: open }\n  own: { rate: 5/s }\n  \
+        priced: { rate: 5/s, burst: 90, cost: 'response:x-cost', cost_max: 4, store: s, sharing: estimate }\n\
+        routes: [{ origin: \"127.0.0.1:3000\", limits: [one, own, priced] }]\n";
     fs::write(&file, text).unwrap();
     file
 }
@@ -139,10 +140,12 @@ fn check_tells_the_store_of_each_limit() {
     let detailed = tidegate(&["check", shared.to_str().unwrap(), "-v"]);
     fs::remove_file(&shared).unwrap();
     let lines: Vec<String> = out(&detailed).lines().map(|line| line.trim_end().to_owned()).collect();
-    for (limit, store) in [("one ", "  s, exact, else open"), ("own ", "  -")] {
+    for (limit, store) in [("one ", "  s, exact, else open"), ("own ", "  -"), ("priced ", "  s, estimate")] {
         let found = lines.iter().any(|line| line.starts_with(limit) && line.ends_with(store));
         assert!(found, "{limit}{store}\n{}", out(&detailed));
     }
+    let bound = "priced: answers exceed it by at most 270 units: 90 requests at once, 3 units each above `cost_estimate` at each gate";
+    assert!(out(&detailed).contains(bound), "{}", out(&detailed));
 }
 
 #[cfg(not(feature = "store"))]

@@ -8,6 +8,8 @@
 use std::sync::Arc;
 
 use super::journal::What;
+use super::sharing::StoreKey;
+use super::sharing::deltas::Deltas;
 use super::{Limiter, Place, pending};
 use crate::units::{Cost, Timestamp};
 
@@ -28,6 +30,8 @@ pub struct Attempt {
     sent: bool,
     /// Whether the journal is to know of its end.
     told: bool,
+    /// Where its charge is counted for other gates.
+    deltas: Option<Arc<Deltas>>,
 }
 
 impl Attempt {
@@ -38,7 +42,7 @@ impl Attempt {
         cost: Cost,
         at: Timestamp,
     ) -> Attempt {
-        Attempt { limiter, held: Some(held), also: None, place, cost, at, sent: false, told: true }
+        Attempt { limiter, held: Some(held), also: None, place, cost, at, sent: false, told: true, deltas: None }
     }
 
     /// Takes over what the same attempt holds under another hash of its key; it is charged once, where both would be.
@@ -49,6 +53,11 @@ impl Attempt {
     /// It was held back without a note.
     pub(super) fn untold(&mut self) {
         self.told = false;
+    }
+
+    /// Its charge is counted here too, for other gates, under the name that is the place's value.
+    pub(super) fn tell(&mut self, deltas: &Arc<Deltas>) {
+        self.deltas = Some(Arc::clone(deltas));
     }
 
     /// What it holds, which is then somebody else's to release.
@@ -83,6 +92,10 @@ impl Attempt {
         match charge {
             Some(cost) => held.answered(|| self.limiter.charge(&self.place, now, cost)),
             None => drop(held),
+        }
+        // told after the charge, as no more is told than stands charged
+        if let (Some(cost), Some(deltas)) = (charge, &self.deltas) {
+            deltas.count(StoreKey::from_halves(self.place.value.halves()), self.place.tier, cost);
         }
         if self.told {
             self.limiter.journal.note(What::LetGo, &self.place, now, self.cost);

@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use super::journal::What;
+use super::sharing::deltas::Deltas;
 use super::{Attempt, Limiter, Place, Taken};
 use crate::units::{Cost, Timestamp};
 
@@ -107,6 +108,13 @@ impl Hold {
             Hold::Place(_) => {}
             Hold::Attempt(attempt) => attempt.failed(),
             Hold::Elsewhere(hold) => hold.failed(),
+        }
+    }
+
+    /// Of an attempt of this process: what it is charged in the end is counted here too, for other gates.
+    pub fn tell(&mut self, deltas: &Arc<Deltas>) {
+        if let Hold::Attempt(attempt) = self {
+            attempt.tell(deltas);
         }
     }
 

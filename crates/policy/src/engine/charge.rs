@@ -305,13 +305,13 @@ impl Engine {
         holds: &mut Holds,
     ) -> Result<Judgement, Lost> {
         let limiter = self.limiters().get(rule).ok_or(GONE)?;
-        let (judgement, hold) = limiter.commit(probe, now)?;
+        let (judgement, mut hold) = limiter.commit(probe, now)?;
+        if let Some(sync) = self.peer_sync(rule) {
+            sync.admitted(&probe.place, probe.cost, &mut hold);
+        }
         if let Some(hold) = hold {
             // there are as many places for holds as keys, so none is ever dropped here
             let _ = holds.try_push(Held { slot, hold });
-        }
-        if let Some(sync) = self.peer_sync(rule) {
-            sync.count(&probe.place, probe.cost);
         }
         Ok(judgement)
     }

@@ -15,6 +15,17 @@
 //! limiter: burst + rate·Δ. So the first Δ of an attack may have N bursts: this finds floods and sheds them early, and
 //! is never an exact limit. What the others exceed it by is owed: until it has come back, nothing more passes anywhere.
 //!
+//! **Charges after the verdict.** Where the answer decides what is charged (`count: responses …`, `cost: response:…`), or bytes are as they
+//! pass, the sums count the charge when it is made. Until then the attempt is held back at its own gate alone. With answers that take
+//! D at most, what is charged in every interval of length τ is at most
+//!
+//! > burst + rate·τ + (N − 1)·(burst + rate·(Δ + D))
+//!
+//! and what answers cost beyond what was held back for them, and bodies under way, at each gate as at a gate alone. *Proof.* Look at the
+//! last admission among the requests that were charged, on gate j. What its own limiter had charged or held back then, and what it knew
+//! of the others, was burst + rate·τ at most. Each other has charged since then, and in the Δ before, what its own limiter allows in a
+//! time of Δ + D.
+//!
 //! **What a gate publishes after an outage.** Units that were admitted during an outage fade meanwhile, at the limit's rate. Published
 //! and charged whole, they would keep out a client that never came near its limit. So of each key no more is published than what
 //! stands charged of it here, and what comes back of the limit in [`LONGEST_PERIOD`]. *This keeps the promise:* of k units in a
@@ -31,8 +42,8 @@ use crate::client::store_names::StoreNames;
 use crate::limiter::sharing::deltas::message::{LimitId, Section};
 use crate::limiter::sharing::deltas::{Delta, Deltas};
 use crate::limiter::sharing::{Sharing, StoreKey};
-use crate::limiter::{Kind, Limiter, Place};
-use crate::policy::{Policy, Route, Rule, Shared};
+use crate::limiter::{Hold, Kind, Limiter, Place};
+use crate::policy::{CostRule, Policy, Route, Rule, Shared};
 use crate::request::Request;
 use crate::sketch::{KeyHash, KeyHasher, Seed};
 use crate::units::{Cost, OutOfRange, Timestamp};
@@ -40,7 +51,7 @@ use crate::units::{Cost, OutOfRange, Timestamp};
 /// The longest time between two messages of a gate, while it reaches the store.
 pub const LONGEST_PERIOD: Duration = Duration::from_millis(250);
 
-const ALLOWED: OutOfRange = OutOfRange { allowed: "`rate`, `recent_average`, or `quota` that does not slide" };
+const ALLOWED: OutOfRange = OutOfRange { allowed: "`rate`, `recent_average` or `quota`" };
 
 /// A limit whose admissions gates publish to each other.
 #[derive(Debug)]
@@ -53,8 +64,23 @@ pub struct PeerSync {
     seed: Seed,
     limiter: Arc<Limiter>,
     deltas: Arc<Deltas>,
-    /// What comes back in the longest period by the numbers of tier 0, then of the tiers.
-    fades: Box<[u64]>,
+    /// Bytes per unit of a limit of bytes.
+    unit: Option<u32>,
+    /// The limit's own numbers, then those of its tiers.
+    tiers: Box<[Numbers]>,
+}
+
+#[derive(Debug)]
+struct Numbers {
+    kind: Kind,
+    /// What comes back in the longest period.
+    fades: u64,
+}
+
+impl Numbers {
+    fn of(kind: &Kind) -> Numbers {
+        Numbers { kind: kind.clone(), fades: fades(kind) }
+    }
 }
 
 impl PeerSync {
@@ -72,17 +98,25 @@ impl PeerSync {
         let Some(shared) = rule.shared.filter(|shared| shared.sharing == Sharing::Estimate) else { return Ok(None) };
         let names = StoreNames::new(secret, &rule.name);
         let tiers = rule.tiers.iter().map(|tier| tier.kind.as_ref().unwrap_or(&rule.kind));
-        let fades = std::iter::once(&rule.kind).chain(tiers).map(fades);
+        let tiers = std::iter::once(&rule.kind).chain(tiers).map(Numbers::of).collect();
+        let unit = match rule.cost {
+            CostRule::Bytes { unit } => Some(unit),
+            _ => None,
+        };
+        let shape = rule.kind.unit_shape().ok_or(ALLOWED)?;
+        // sums in other units mean something else
+        let before = before.filter(|before| before.unit == unit);
         Ok(Some(PeerSync {
             shared,
             // no limit is called nothing
             secret: StoreNames::new(secret, "").limit(),
-            id: LimitId { name: names.limit(), shape: rule.kind.unit_shape().ok_or(ALLOWED)? },
+            id: LimitId { name: names.limit(), shape: shape_of(shape, unit) },
             seed: seed.derive("names in stores"),
             names,
             limiter: Arc::clone(limiter),
             deltas: before.map_or_else(Arc::default, |before| Arc::clone(&before.deltas)),
-            fades: fades.collect(),
+            unit,
+            tiers,
         }))
     }
 
@@ -130,7 +164,16 @@ impl PeerSync {
         self.limiter.own_hash().of(hasher.finish())
     }
 
-    /// Counts what was admitted at this place, whose value is the name of its key.
+    /// Counts a request that was admitted at this place: now, or, where it holds an attempt, what its answer costs, then.
+    #[inline]
+    pub(super) fn admitted(&self, place: &Place, cost: Cost, hold: &mut Option<Hold>) {
+        match hold {
+            Some(hold) => hold.tell(&self.deltas),
+            None => self.count(place, cost),
+        }
+    }
+
+    /// Counts what was charged at this place, whose value is the name of its key.
     #[inline]
     pub(super) fn count(&self, place: &Place, cost: Cost) {
         self.deltas.count(StoreKey::from_halves(place.value.halves()), place.tier, cost);
@@ -168,14 +211,29 @@ impl PeerSync {
         let judgement = self.limiter.probe(&self.place(delta), now, Cost::ONE).judgement;
         // a probe says what is left after one more
         let left = u64::from(judgement.remaining) + u64::from(judgement.admitted);
-        let fades = self.fades.get(usize::from(delta.tier)).or(self.fades.first()).copied().unwrap_or(0);
+        let Some(Numbers { kind, fades }) = self.tiers.get(usize::from(delta.tier)).or(self.tiers.first()) else {
+            return 0;
+        };
+        // answers and bodies are charged beyond the limit: then it is what it would take to admit one more, but for that one
+        let owed = match judgement.admitted {
+            true => 0,
+            false => {
+                let owed = self.limiter.owed(kind, delta.tier, judgement.standing, Cost::ONE);
+                kind.needs(owed).units.map_or(0, |units| u64::from(units).saturating_sub(1))
+            }
+        };
         // a part of a unit counts as one
-        u64::from(judgement.quota).saturating_sub(left).saturating_add(fades)
+        u64::from(judgement.quota).saturating_sub(left).max(owed).saturating_add(*fades)
     }
 
     fn place(&self, delta: &Delta) -> Place {
         Place { key: self.key(delta.name), tier: delta.tier, ..Place::default() }
     }
+}
+
+/// What units mean to other gates, where a unit may be so many bytes.
+fn shape_of(shape: u64, bytes: Option<u32>) -> u64 {
+    bytes.map_or(shape, |bytes| shape | u64::from(bytes) << 8)
 }
 
 /// Returns what comes back in the longest period, rounded up. Of a quota nothing does: its window ends as a whole.

@@ -77,6 +77,9 @@ impl Engine {
             let more = units(evaluation.carried) - units(before);
             if let Ok(cost) = Cost::new(u32::try_from(more).unwrap_or(u32::MAX)) {
                 limiter.charge(place, now, cost);
+                if let Some(sync) = self.peer_sync(reading.rule) {
+                    sync.count(place, cost);
+                }
             }
             if let (OnLimit::Delay { max }, Mode::Enforce) = (&rule.action, reading.mode) {
                 let most = u64::try_from(max.as_nanos()).unwrap_or(u64::MAX);

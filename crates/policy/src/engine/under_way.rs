@@ -154,9 +154,9 @@ impl Engine {
                 None => limiter.commit(&Probe::unasked(place, *cost), now).map_err(|lost| lost.judgement),
             };
             match said {
-                Ok((judgement, hold)) => {
+                Ok((judgement, mut hold)) => {
                     if let Some(sync) = self.peer_sync(*rule) {
-                        sync.count(place, *cost);
+                        sync.admitted(place, *cost, &mut hold);
                     }
                     all.push(Admitted { judgement, charged: true, hold });
                 }

@@ -1,6 +1,8 @@
 //! Limits of which gates tell each other what they admitted, on a virtual clock: real snapshots and real messages, and a way
 //! between them that takes its time, is cut, and brings some twice.
 
+mod late;
+
 use std::time::Duration;
 
 use proptest::prelude::*;

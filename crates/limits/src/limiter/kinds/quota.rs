@@ -322,8 +322,8 @@ impl LimitKind for Quota {
     }
 
     fn unit_shape(&self) -> Option<u64> {
+        // units of the same windows add up, whether these slide or not
         match &self.window {
-            _ if self.sliding => None,
             Period::Length(window) => Some(u64::try_from(window.as_millis()).unwrap_or(u64::MAX) << 8 | 2),
             // the same on every gate: a word for each calendar, as there is a number for each length
             Period::Calendar(calendar) => {

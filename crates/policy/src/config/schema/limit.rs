@@ -78,9 +78,9 @@ section! {
         optional ban: PenaltyBan,
         /// What a client gets that this limit refuses, over `responses` of the route and of the policy.
         optional response: Refusal,
-        /// The store of `stores` through which all gates share the limit: its numbers hold for all of them together. For `rate`,
-        /// and for `quota` that does not slide, by `sharing: estimate` for `recent_average` too; not with `count`,
-        /// `cost: response:HEADER`, a rate of bytes or `delay`. Needs `secrets.client_hmac`. Default: every gate counts for itself.
+        /// The store of `stores` through which all gates share the limit: its numbers hold for all of them together. For `rate`
+        /// and `quota`; `sliding`, `count: responses`, `cost: response:HEADER`, a rate of bytes and `recent_average` need `sharing: estimate`;
+        /// not with `delay`. Needs `secrets.client_hmac`. Default: every gate counts for itself.
         optional store: Name,
         /// How gates share it. `lease` (default): each takes a little of the budget in advance and spends it by itself, so that few
         /// requests wait for the store. `exact`: the store is asked about every request that it has not just refused. `estimate`: no

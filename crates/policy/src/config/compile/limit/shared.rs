@@ -104,14 +104,10 @@ struct Obstacle {
 }
 
 fn obstacles(written: &Written<'_>, action: Option<&OnLimit>, sharing: Sharing) -> Vec<Obstacle> {
-    const AVERAGES: &str =
+    const ESTIMATED: &str =
         "`sharing: estimate` shares it as an estimate; without `store`, every gate counts for itself";
-    const LATER: &str = "leave `store` out: every gate counts for itself then";
+    const AT_ONCE: &str = "what the store is asked for is charged at once";
     let (limit, estimate) = (written.limit, sharing == Sharing::Estimate);
-    let at_once = match estimate {
-        true => "what gates tell each other was charged at once",
-        false => "what the store is asked for is charged at once",
-    };
     let mut found = Vec::new();
     let form = written.form;
     if form.sharing == Shareable::Never || form.sharing == Shareable::AsEstimate && !estimate {
@@ -125,48 +121,55 @@ fn obstacles(written: &Written<'_>, action: Option<&OnLimit>, sharing: Sharing) 
             why: if estimate { "gates cannot add up what others counted" } else { "the store keeps no such count" },
             place: limit.r#type.get().map(|at| at.span),
             way_out: match form.sharing {
-                Shareable::AsEstimate => AVERAGES.into(),
+                Shareable::AsEstimate => ESTIMATED.into(),
                 _ => format!("types {others} {can}; without `store`, every gate counts for itself").into(),
             },
         });
         return found;
     }
-    if form.takes("sliding") && limit.own.plain("sliding") == Some(&Value::Flag(true)) {
+    // gates tell each other of whatever each has charged, when it has
+    let asks = |needs_an_estimate: bool| needs_an_estimate && !estimate;
+    if asks(form.takes("sliding") && limit.own.plain("sliding") == Some(&Value::Flag(true))) {
         found.push(Obstacle {
             message: format!("a sliding {} cannot be shared", form.word),
-            why: if estimate { "gates tell each other of one window" } else { "the store keeps one count of a window" },
+            why: "the store keeps one count of a window",
             place: limit.own.field("sliding").key(),
-            way_out: "leave `sliding` out, or share a `rate`, which has no windows at all".into(),
+            way_out: "`sharing: estimate` shares it as an estimate; or leave `sliding` out, or share a `rate`, which has no windows at all"
+                .into(),
         });
     }
-    if matches!(limit.count.value(), Some(CountText::Responses(_))) {
+    if asks(matches!(limit.count.value(), Some(CountText::Responses(_)))) {
         found.push(Obstacle {
             message: "a limit that counts answers cannot be shared".into(),
-            why: at_once,
+            why: AT_ONCE,
             place: limit.count.key(),
-            way_out: LATER.into(),
+            way_out: ESTIMATED.into(),
         });
     }
-    if matches!(limit.cost.value(), Some(Either::Short(CostText::Response(_)))) {
+    if asks(matches!(limit.cost.value(), Some(Either::Short(CostText::Response(_))))) {
         found.push(Obstacle {
             message: "a limit whose cost the answer says cannot be shared".into(),
-            why: at_once,
+            why: AT_ONCE,
             place: limit.cost.key(),
-            way_out: LATER.into(),
+            way_out: ESTIMATED.into(),
         });
     }
-    if counts_bytes(written) {
+    if asks(counts_bytes(written)) {
         found.push(Obstacle {
             message: "a rate of bytes cannot be shared".into(),
             why: "bytes are charged as they pass, without being asked for",
             place: limit.own.field("rate").key(),
-            way_out: LATER.into(),
+            way_out: ESTIMATED.into(),
         });
     }
     if matches!(action, Some(OnLimit::Delay { .. })) {
         found.push(Obstacle {
             message: "a limit that makes requests wait cannot be shared".into(),
-            why: "a place in the future cannot be booked in the store",
+            why: if estimate {
+                "other gates' charges would move a place in the future"
+            } else {
+                "a place in the future cannot be booked in the store"
+            },
             place: limit.action.key(),
             way_out: "`reject`, `close` and `tag` are possible".into(),
         });
