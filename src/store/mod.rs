@@ -10,7 +10,7 @@
 //!   between it and the server: what answers may take in memory.
 //! * `fault` translates the crate's errors and cuts a store's texts to one short line.
 //! * [`peer_sync`] publishes what this gate admitted of limits with `sharing: estimate`, and charges what others published.
-//! * `script` has the scripts `rate.lua`, `quota.lua`, `members.lua` and `deltas.lua`, and the names of keys; `gate_count` counts
+//! * `script` has the scripts `rate.lua`, `quota.lua`, `sliding.lua`, `members.lua` and `deltas.lua`, and the names of keys; `gate_count` counts
 //!   gates. Tests hold the scripts to [`crate::limiter::sharing::promise`].
 //! * [`breaker`] stops asking a silent store. [`counters`] counts, `state` is the state of a store at one moment, `store_log`
 //!   writes the log.

@@ -22,6 +22,9 @@ pub static RATE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("r
 /// Judges one question of a quota.
 pub static QUOTA: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("quota.lua")));
 
+/// Judges one question of a quota whose windows slide.
+pub static SLIDING: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("sliding.lua")));
+
 /// Writes that a gate is there, and says how many are.
 pub static MEMBERS: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("members.lua")));
 
@@ -58,8 +61,8 @@ impl ScriptCall<'_> {
 }
 
 /// Gives a store the scripts of questions before there are any: the first question need not bring its script along.
-pub fn to_keep() -> [Cmd; 3] {
-    [&RATE, &QUOTA, &DELTAS].map(|script| {
+pub fn to_keep() -> [Cmd; 4] {
+    [&RATE, &QUOTA, &SLIDING, &DELTAS].map(|script| {
         let mut command = cmd("EVAL");
         command.arg(script.text).arg(0);
         command
@@ -74,6 +77,7 @@ pub fn key(prefix: &str, question: &Question, limit: &str) -> String {
     let kind = match question.promise() {
         Promise::Rate { .. } => "rate",
         Promise::Quota { .. } | Promise::Calendar { .. } => "quota",
+        Promise::Sliding { .. } => "sliding",
     };
     format!("{prefix}{{{key}}}:{limit}:{kind}")
 }
@@ -107,6 +111,7 @@ pub fn asks(question: &Question) -> Result<(&'static Script, Vec<i64>), OutOfRan
             (&*RATE, numbers)
         }
         Terms::Quota(quota) => (&*QUOTA, vec![quota.window_micros, u64::from(quota.max), wanted, least]),
+        Terms::Sliding(quota) => (&*SLIDING, vec![quota.window_micros, u64::from(quota.max), wanted, least]),
         Terms::Calendar(quota) => {
             let numbers = [0, u64::from(quota.max), wanted, least].into_iter();
             (&*QUOTA, numbers.chain(quota.begins).collect())

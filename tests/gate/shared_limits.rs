@@ -55,6 +55,27 @@ fn three_gates_admit_together_what_one_was_to_and_nearly_all_of_it() {
     }
 }
 
+#[test]
+fn three_gates_share_a_quota_that_slides() {
+    for sharing in ["lease", "exact"] {
+        let store = Server::start(&[]);
+        let words = format!("type: quota, max: 6, window: 1h, sliding: true, sharing: {sharing}");
+        let gates = gates(&policy(&store, LONG, &words));
+        let client = "X-Forwarded-For: 203.0.113.7\r\n";
+        let answers: Vec<_> = (0..12).map(|nth| gates[nth % 3].fetch("/", client)).collect();
+        let passed = answers.iter().filter(|answer| answer.status == 200).count();
+        if without_store(&gates) == 0.0 {
+            assert_eq!(passed, 6, "{sharing}");
+            let wait: u64 = answers[11].field("retry-after").unwrap().parse().unwrap();
+            // of the six that it has spent one comes back within two windows at the latest
+            assert!((1..=7_201).contains(&wait), "{sharing}: {wait}");
+        }
+        let keys = store.cli(&["KEYS", "*:per_client:sliding"]);
+        let value = store.cli(&["GET", keys.trim()]);
+        assert!(value.starts_with("1 3600000000 "), "{sharing}: {keys}: {value}");
+    }
+}
+
 /// `None` if the store was late, or clients came too seldom to be refused until the end.
 fn nearly_all_is_admitted(sharing: &str, extra: f64) -> Option<()> {
     let store = Server::start(&[]);

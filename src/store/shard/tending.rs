@@ -154,10 +154,10 @@ impl Shard {
 
     /// The first over a connection, which brings the scripts of questions along in the same breath.
     async fn first_beat(&self, servers: &Servers, wire: &mut Wire) -> RedisResult<Option<u32>> {
-        let [rate, quota, deltas] = script::to_keep();
-        let (mut one, mut two, mut three) = (wire.clone(), wire.clone(), wire.clone());
+        let [rate, quota, sliding, deltas] = script::to_keep();
+        let [mut one, mut two, mut three, mut four] = std::array::from_fn(|_| wire.clone());
         // a server that does not take them says so to the questions
-        let keep = async { tokio::join!(one.ask(&rate), two.ask(&quota), three.ask(&deltas)) };
+        let keep = async { tokio::join!(one.ask(&rate), two.ask(&quota), three.ask(&sliding), four.ask(&deltas)) };
         let (_, beaten) = tokio::join!(keep, self.beat(servers, wire));
         beaten
     }

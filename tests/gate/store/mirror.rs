@@ -10,6 +10,7 @@ use super::{Server, rate};
 
 const RATE: &str = include_str!("../../../src/store/rate.lua");
 const QUOTA: &str = include_str!("../../../src/store/quota.lua");
+const SLIDING: &str = include_str!("../../../src/store/sliding.lua");
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -72,7 +73,9 @@ fn compare(script: &str, numbers: &[Numbers], seed: u64, questions: u32) {
                     call.arg(*id).arg(rate.cost).arg(rate.drain).arg(rate.tick_micros).arg(rate.burst);
                 }
             }
-            Terms::Quota(quota) => _ = call.arg(quota.window_micros).arg(quota.max).arg(wanted).arg(least),
+            Terms::Quota(quota) | Terms::Sliding(quota) => {
+                _ = call.arg(quota.window_micros).arg(quota.max).arg(wanted).arg(least)
+            }
             Terms::Calendar(quota) => {
                 call.arg(0).arg(quota.max).arg(wanted).arg(least);
                 quota.begins.iter().for_each(|begins| _ = call.arg(*begins));
@@ -165,4 +168,21 @@ fn the_script_of_a_quota_computes_what_is_written_down() {
     let alone = promises.map(|promise| vec![(0, promise)]);
     compare(QUOTA, &alone[..1], 1, 2_000);
     compare(QUOTA, &alone, 2, 4_000);
+}
+
+#[test]
+fn the_script_of_a_sliding_quota_computes_what_is_written_down() {
+    let promises = [
+        (5, SECOND),
+        (100, Duration::from_millis(1)),
+        (7, DAY),
+        (u32::MAX, Duration::from_millis(90_001)),
+        (u32::MAX, 31 * DAY),
+    ]
+    .map(|(max, window)| Promise::Sliding { max, window });
+    let alone = promises.map(|promise| vec![(0, promise)]);
+    for (seed, numbers) in alone.iter().enumerate() {
+        compare(SLIDING, std::slice::from_ref(numbers), seed as u64, 1_000);
+    }
+    compare(SLIDING, &alone, 7, 4_000);
 }

@@ -37,7 +37,10 @@ impl Store {
                 let retry = (least <= u64::from(burst)).then(|| (from + least * interval).saturating_sub(now + full));
                 (granted, fits - granted, retry, u64::MAX)
             }
-            Promise::Quota { max, window } | Promise::Calendar { max, nominal: window, .. } => {
+            // of one that slides, what its windows alone allow
+            Promise::Quota { max, window }
+            | Promise::Sliding { max, window }
+            | Promise::Calendar { max, nominal: window, .. } => {
                 let length = window.as_nanos() as u64;
                 let (number, rest) = (now / length, length - now % length);
                 if level.0 != number {

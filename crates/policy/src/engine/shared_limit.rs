@@ -81,7 +81,7 @@ impl Names {
 }
 
 fn promise(kind: &Kind) -> Result<Promise, OutOfRange> {
-    kind.store_promise().ok_or(OutOfRange { allowed: "`rate`, or `quota` that does not slide" })
+    kind.store_promise().ok_or(OutOfRange { allowed: "`rate` or `quota`" })
 }
 
 impl SharedLimit {

@@ -6,6 +6,7 @@ mod local;
 mod refusals;
 mod rotation;
 mod silence;
+mod sliding;
 mod tiers;
 
 use std::collections::HashMap;

@@ -313,7 +313,7 @@ impl LimitKind for Quota {
     fn store_promise(&self) -> Option<Promise> {
         let max = self.max;
         match &self.window {
-            _ if self.sliding => None,
+            Period::Length(window) if self.sliding => Some(Promise::Sliding { max, window: *window }),
             Period::Length(window) => Some(Promise::Quota { max, window: *window }),
             Period::Calendar(calendar) => {
                 Some(Promise::Calendar { max, nominal: calendar.unit.nominal(), begins: [0; 4] })

@@ -96,6 +96,14 @@ pub enum Promise {
         /// In what time; whole milliseconds.
         window: Duration,
     },
+    /// At most `max` per window, and across one boundary at most `max·(1 + v/window)`, where v is the time since it: the window before counts
+    /// in part. Windows as of [`Promise::Quota`].
+    Sliding {
+        /// How much.
+        max: u32,
+        /// In what time; whole milliseconds.
+        window: Duration,
+    },
     /// At most `max` per day, week or month, as the gates' calendar has them, by the store's clock.
     Calendar {
         /// How much.
@@ -116,7 +124,7 @@ impl Promise {
     pub fn most(&self) -> u32 {
         match self {
             Promise::Rate { burst, .. } => *burst,
-            Promise::Quota { max, .. } | Promise::Calendar { max, .. } => *max,
+            Promise::Quota { max, .. } | Promise::Sliding { max, .. } | Promise::Calendar { max, .. } => *max,
         }
     }
 

@@ -1,6 +1,6 @@
 //! What a store does with a question: the arithmetic of its scripts, in whole numbers, as a pure function.
 //!
-//! `src/store/rate.lua` and `quota.lua` do the same, number by number; a test drives both with the same questions. Time is
+//! `src/store/rate.lua`, `quota.lua` and `sliding.lua` do the same, number by number; a test drives both with the same questions. Time is
 //! the store's own clock in microseconds since 1970. Every number stays below 2⁵³, where Lua's numbers are exact.
 //!
 //! **Rate.** A key owes a debt that drains at the rate: a unit granted adds [`RateTerms::cost`] to it, and each tick takes
@@ -20,6 +20,11 @@
 //! by the gate, and the store finds the present one among them by its own clock. A window that the policy has changed and that has
 //! not ended counts in the present one. A clock that steps back stays in the window that it had reached, so
 //! no window has its budget twice.
+//!
+//! **Sliding quota.** A key counts what was granted in a window and in the one before, of which as much counts as the present one has yet to
+//! come, in at most 2²⁰ ticks, rounded up. What is granted leaves `count + before·(1 − f)` within `max`, f being the part that has passed. So
+//! across one boundary at most `max·(1 + v/window)` is granted until v after it. It is spent later, in the same window: the promise holds
+//! for what is spent, too. Windows are otherwise those of a quota.
 
 use std::time::Duration;
 
@@ -35,6 +40,9 @@ const MOST_DEBT: u64 = 1 << 52;
 /// The longest time that a whole burst may take to come back, and a state is kept: 400 days.
 const LONGEST: Duration = Duration::from_secs(400 * 86_400);
 
+/// The most ticks of a sliding window, so that they times any count stay below [`EXACT`].
+const MOST_TICKS: u64 = 1 << 20;
+
 /// The longest tick, in microseconds.
 const LONGEST_TICK: u64 = 1_000_000;
 
@@ -45,6 +53,8 @@ pub enum Terms {
     Rate(RateTerms),
     /// Of a quota.
     Quota(QuotaTerms),
+    /// Of a quota whose windows slide.
+    Sliding(QuotaTerms),
     /// Of a quota whose windows are those of a calendar.
     Calendar(CalendarTerms),
 }
@@ -91,6 +101,7 @@ impl Promise {
         match *self {
             Promise::Rate { rate, burst } => RateTerms::new(rate, burst).map(Terms::Rate),
             Promise::Quota { max, window } => QuotaTerms::new(max, window).map(Terms::Quota),
+            Promise::Sliding { max, window } => QuotaTerms::new(max, window).map(Terms::Sliding),
             Promise::Calendar { max, begins, .. } => {
                 let begins = begins.map(|second| u64::from(second) * 1_000_000);
                 match begins.is_sorted_by(|one, next| one < next) {
@@ -163,6 +174,12 @@ impl QuotaTerms {
         let odd = !window.subsec_nanos().is_multiple_of(1_000_000);
         if odd || window.is_zero() || window > LONGEST { Err(ALLOWED) } else { Ok(QuotaTerms { window_micros, max }) }
     }
+
+    /// How long a tick of a sliding window is, and how many whole ones it has.
+    fn ticks(&self) -> (u64, u64) {
+        let tick = self.window_micros.div_ceil(MOST_TICKS).max(1);
+        (tick, self.window_micros / tick)
+    }
 }
 
 fn common_divisor(mut a: u128, mut b: u128) -> u128 {
@@ -185,6 +202,17 @@ pub enum State {
         index: u64,
         /// Units granted in it.
         count: u64,
+    },
+    /// Of a quota whose windows slide.
+    Sliding {
+        /// The [`QuotaTerms::window_micros`] that the window was numbered with.
+        window: u64,
+        /// Windows since 1970.
+        index: u64,
+        /// Units granted in it.
+        count: u64,
+        /// Units granted in the one before.
+        before: u64,
     },
     /// Of a quota by the calendar.
     Calendar {
@@ -226,6 +254,7 @@ impl std::fmt::Display for State {
                 }
             },
             State::Quota { window, index, count } => write!(f, "1 {window} {index} {count}"),
+            State::Sliding { window, index, count, before } => write!(f, "1 {window} {index} {count} {before}"),
             State::Calendar { begins, ends, count } => write!(f, "2 {begins} {ends} {count}"),
         }
     }
@@ -255,6 +284,7 @@ pub fn grant(
     match terms.get(asked) {
         Some((_, Terms::Rate(judged))) => grant_of_rate(state, terms, (asked, judged), wanted, least, now),
         Some((_, Terms::Quota(judged))) => grant_of_quota(state, judged, wanted, least, now),
+        Some((_, Terms::Sliding(judged))) => grant_of_sliding(state, judged, wanted, least, now),
         Some((_, Terms::Calendar(judged))) => grant_of_calendar(state, judged, wanted, least, now),
         None => Outcome { answer: answer(0, 0, None, None), written: None },
     }
@@ -356,6 +386,51 @@ fn grant_of_quota(state: Option<&State>, terms: &QuotaTerms, wanted: u32, least:
     let ends = (index + 1) * terms.window_micros;
     let kept = |count| State::Quota { window: terms.window_micros, index, count };
     counted((count, ends, terms.max), kept, wanted, least, now)
+}
+
+fn grant_of_sliding(state: Option<&State>, terms: &QuotaTerms, wanted: u32, least: u32, now: u64) -> Outcome {
+    let (length, max) = (terms.window_micros, u64::from(terms.max));
+    let (mut index, mut count, mut before) = (now / length, 0, 0);
+    match state {
+        // a clock that steps back stays in the window that it had reached
+        Some(&State::Sliding { window, index: kept, count: taken, before: early })
+            if window == length && kept >= index =>
+        {
+            (index, count, before) = (kept, taken, early);
+        }
+        Some(&State::Sliding { window, index: kept, count: taken, .. }) if window == length => {
+            before = if kept + 1 == index { taken } else { 0 };
+        }
+        // a changed window: what was taken in the old one counts in the new one while the old one has not ended
+        Some(&State::Sliding { window, index, count: taken, .. }) if (index + 1).saturating_mul(window) > now => {
+            count = taken;
+        }
+        _ => {}
+    }
+    let (tick, ticks) = terms.ticks();
+    let rest = (index + 1) * length - now;
+    let weight = (before * rest.div_ceil(tick).min(ticks)).div_ceil(ticks);
+    let fit = max.saturating_sub(count + weight);
+    let granted = u64::from(wanted).min(fit);
+    let granted = if granted < u64::from(least) { 0 } else { granted };
+    if granted > 0 {
+        let kept = State::Sliding { window: length, index, count: count + granted, before };
+        let millis = (rest + length).div_ceil(1_000);
+        return Outcome { answer: answer(granted, fit, Some(0), Some(rest)), written: Some((kept, millis)) };
+    }
+    // how many ticks before a window's end so much of the one before it leaves room for the least
+    let opens = |count: u64, before: u64| {
+        let room = max.checked_sub(count + u64::from(least))?;
+        (room * ticks).checked_div(before).map_or(Some(ticks), |left| Some(left.min(ticks))).filter(|left| *left > 0)
+    };
+    let retry = match (opens(count, before), opens(0, count)) {
+        _ if least > terms.max => None,
+        (Some(left), _) => Some(rest - left * tick),
+        (None, Some(left)) if left == ticks => Some(rest),
+        (None, Some(left)) => Some(rest + length - left * tick),
+        (None, None) => Some(rest + length),
+    };
+    Outcome { answer: answer(0, fit, retry, Some(rest)), written: None }
 }
 
 fn grant_of_calendar(state: Option<&State>, terms: &CalendarTerms, wanted: u32, least: u32, now: u64) -> Outcome {

@@ -79,7 +79,7 @@ section! {
         /// What a client gets that this limit refuses, over `responses` of the route and of the policy.
         optional response: Refusal,
         /// The store of `stores` through which all gates share the limit: its numbers hold for all of them together. For `rate`
-        /// and `quota`; `sliding`, `count: responses`, `cost: response:HEADER`, a rate of bytes and `recent_average` need `sharing: estimate`;
+        /// and `quota`; `count: responses`, `cost: response:HEADER`, a rate of bytes and `recent_average` need `sharing: estimate`;
         /// not with `delay`. Needs `secrets.client_hmac`. Default: every gate counts for itself.
         optional store: Name,
         /// How gates share it. `lease` (default): each takes a little of the budget in advance and spends it by itself, so that few

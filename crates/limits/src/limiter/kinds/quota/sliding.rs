@@ -99,6 +99,11 @@ impl State for SlidingQuota {
         Owed::units(standing.saturating_add(u64::from(cost.get())), 0)
     }
 
+    /// A gate that decides without its store charges so much at once, and the rest as a debt.
+    fn whole(&self, _tier: u8) -> Option<u32> {
+        Some(self.max)
+    }
+
     fn has_windows(&self) -> bool {
         true
     }

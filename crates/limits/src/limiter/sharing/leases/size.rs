@@ -133,11 +133,13 @@ impl Terms {
                 let most = u64::from(nodes).saturating_mul(u64::from(part.max(1)));
                 if rate.interval_nanos().saturating_mul(most) <= LIFE / 2 { LONG_LIFE } else { LIFE }
             }
-            Promise::Quota { .. } | Promise::Calendar { .. } => LONG_LIFE,
+            Promise::Quota { .. } | Promise::Sliding { .. } | Promise::Calendar { .. } => LONG_LIFE,
         };
         let back = match promise {
             Promise::Rate { rate, .. } => life / rate.interval_nanos().max(1),
-            Promise::Quota { max, window } | Promise::Calendar { max, nominal: window, .. } => {
+            Promise::Quota { max, window }
+            | Promise::Sliding { max, window }
+            | Promise::Calendar { max, nominal: window, .. } => {
                 let back = u128::from(*max) * u128::from(life) / window.as_nanos().max(1);
                 u64::try_from(back).unwrap_or(u64::MAX)
             }
@@ -169,7 +171,7 @@ impl Terms {
 pub(super) fn pause(size: u32, promise: &Promise) -> u64 {
     match promise {
         Promise::Rate { rate, .. } => rate.interval_nanos().saturating_mul(u64::from(size)).min(PAUSE),
-        Promise::Quota { .. } | Promise::Calendar { .. } => 0,
+        Promise::Quota { .. } | Promise::Sliding { .. } | Promise::Calendar { .. } => 0,
     }
 }
 
@@ -185,6 +187,8 @@ pub(super) fn spent_for(size: u32, promise: &Promise, (ends, took): (u64, u64)) 
             (interval <= PAUSE.max(took)).then(|| pause(size, promise).max(interval + LEAD_NANOS))
         }
         Promise::Quota { .. } | Promise::Calendar { .. } => Some(ends.saturating_add(LEAD_NANOS)),
+        // only the store knows how much of the window before still counts
+        Promise::Sliding { .. } => None,
     }
 }
 
@@ -192,7 +196,7 @@ pub(super) fn spent_for(size: u32, promise: &Promise, (ends, took): (u64, u64)) 
 pub(super) fn longer(less: u32, cost: u32, promise: &Promise) -> u64 {
     match promise {
         Promise::Rate { rate, .. } => rate.interval_nanos().saturating_mul(u64::from(cost.saturating_sub(less))),
-        Promise::Quota { .. } | Promise::Calendar { .. } => 0,
+        Promise::Quota { .. } | Promise::Sliding { .. } | Promise::Calendar { .. } => 0,
     }
 }
 

@@ -15,7 +15,7 @@ fn rate(events: u32, period: Duration, burst: u32) -> Promise {
 fn rate_terms(promise: Promise) -> RateTerms {
     match promise.terms().unwrap() {
         Terms::Rate(terms) => terms,
-        Terms::Quota(_) | Terms::Calendar(_) => panic!("a rate"),
+        Terms::Quota(_) | Terms::Sliding(_) | Terms::Calendar(_) => panic!("a rate"),
     }
 }
 
@@ -291,4 +291,79 @@ fn a_debt_under_the_same_numbers_is_kept_to_the_unit() {
     let Some(State::Rate(debts)) = kept(&last, None) else { panic!("a debt is kept") };
     let debt = 7 * numbers.cost - 2 * later * numbers.drain;
     assert_eq!([(debts[0].cost, debts[0].debt, debts[0].stamp)], [(numbers.cost, debt, NOW + 2 * later)]);
+}
+
+#[test]
+fn a_sliding_quota_grants_its_number_per_window_and_across_a_boundary_a_part_more() {
+    for (max, window) in [(10, SECOND), (7, Duration::from_millis(1)), (1_000, Duration::from_millis(3_600_001))] {
+        let terms = Promise::Sliding { max, window }.terms().unwrap();
+        let length = window.as_micros() as u64;
+        let (mut dice, mut now, mut state) = (Dice(7), NOW, None);
+        let mut granted: Vec<(u64, u64)> = Vec::new();
+        for _ in 0..4_000 {
+            now += dice.roll() % (length / 8);
+            let least = 1 + u32::try_from(dice.below(u64::from(max) / 2)).unwrap();
+            let outcome = judge(&state, &terms, least + 2, least, now);
+            state = kept(&outcome, state);
+            granted.push((now, u64::from(outcome.answer.granted)));
+        }
+        let within = |from: u64, to: u64| -> u64 {
+            granted.iter().filter(|(time, _)| (from..to).contains(time)).map(|(_, units)| units).sum()
+        };
+        let most = u64::from(max);
+        let mut busy = 0;
+        for index in NOW / length..now / length {
+            let (begins, ends) = (index * length, (index + 1) * length);
+            let whole = within(begins, ends);
+            assert!(whole <= most, "{whole} in a window");
+            busy += u64::from(whole * 2 >= most);
+            for eighth in 1..=8 {
+                let after = length * eighth / 8;
+                let across = within(begins, ends + after);
+                assert!(u128::from(across) * u128::from(length) <= u128::from(most) * u128::from(length + after));
+            }
+        }
+        assert!(busy > 100, "most windows are used: {busy}");
+    }
+}
+
+#[test]
+fn the_retry_time_of_a_sliding_quota_is_true_to_the_microsecond() {
+    let mut dice = Dice(3);
+    for (max, window) in [(10, SECOND), (1_000, DAY), (u32::MAX, Duration::from_millis(90_001)), (1, SECOND)] {
+        let promise = Promise::Sliding { max, window };
+        let terms = promise.terms().unwrap();
+        let length = window.as_micros() as u64;
+        let (mut now, mut state, mut refused) = (NOW, None, 0);
+        for _ in 0..300 {
+            now += dice.roll() % (length / 2);
+            let least = 1 + u32::try_from(dice.below(u64::from(max))).unwrap();
+            state = state.filter(|(_, ends)| *ends > now);
+            let before = state.as_ref().map(|(state, _): &(State, u64)| state.clone());
+            let outcome = judge(&before, &terms, least, least, now);
+            if outcome.answer.granted == 0 {
+                let wait = outcome.answer.retry_nanos.unwrap() / 1_000;
+                let at = |after: u64| {
+                    let known = state.as_ref().filter(|(_, ends)| now + after < *ends).map(|(state, _)| state);
+                    grant(known, &[(0, terms)], 0, (least, least), now + after).answer.granted
+                };
+                assert_eq!((at(wait - 1), at(wait)), (0, least), "{max} per {window:?}");
+                refused += 1;
+            }
+            if let Some((kept, millis)) = outcome.written {
+                state = Some((kept, now + millis * 1_000));
+            }
+        }
+        assert!(refused > 20, "{refused}");
+        assert_eq!(judge(&None, &terms, u32::MAX, u32::MAX, now).answer.granted, if max == u32::MAX { max } else { 0 });
+    }
+}
+
+#[test]
+fn a_sliding_quota_of_another_length_counts_what_was_taken_and_a_clock_that_steps_back_begins_no_window_again() {
+    let terms = |seconds: u64| Promise::Sliding { max: 10, window: SECOND * seconds as u32 }.terms().unwrap();
+    let state = kept(&judge(&None, &terms(60), 8, 8, NOW), None);
+    assert_eq!(judge(&state, &terms(3_600), 1, 1, NOW).answer.left, 1);
+    assert_eq!(judge(&state, &terms(60), 1, 1, NOW - 3_600_000_000).answer.left, 1);
+    assert_eq!(judge(&state, &terms(60), 10, 1, NOW - 3_600_000_000).answer.granted, 2);
 }

@@ -13,7 +13,7 @@ use crate::config::shape::Either;
 use crate::config::span::Span;
 use crate::config::word::{all_of, limit_words};
 use crate::limiter::Form;
-use crate::limiter::kinds::{Shareable, Value};
+use crate::limiter::kinds::Shareable;
 use crate::limiter::sharing::{OnStoreError, Promise, Sharing};
 use crate::policy::{Kind, OnLimit, Shared, Tier};
 
@@ -129,15 +129,6 @@ fn obstacles(written: &Written<'_>, action: Option<&OnLimit>, sharing: Sharing) 
     }
     // gates tell each other of whatever each has charged, when it has
     let asks = |needs_an_estimate: bool| needs_an_estimate && !estimate;
-    if asks(form.takes("sliding") && limit.own.plain("sliding") == Some(&Value::Flag(true))) {
-        found.push(Obstacle {
-            message: format!("a sliding {} cannot be shared", form.word),
-            why: "the store keeps one count of a window",
-            place: limit.own.field("sliding").key(),
-            way_out: "`sharing: estimate` shares it as an estimate; or leave `sliding` out, or share a `rate`, which has no windows at all"
-                .into(),
-        });
-    }
     if asks(matches!(limit.count.value(), Some(CountText::Responses(_)))) {
         found.push(Obstacle {
             message: "a limit that counts answers cannot be shared".into(),
