@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::io;
+use std::path::Path;
 use std::process::Command;
 
 use crate::configs::Process;
@@ -30,7 +31,8 @@ struct Count {
 }
 
 /// Counts, and prints the table with its bars.
-pub fn run(site: &Site, layout: Layout, rows: &[Row], kinds: &[Kind]) -> io::Result<()> {
+/// `dumps`: where callgrind's files are kept, to be read by `callgrind_annotate`.
+pub fn run(site: &Site, layout: Layout, rows: &[Row], kinds: &[Kind], dumps: Option<&Path>) -> io::Result<()> {
     let (Some(valgrind), Some(vgdb)) = (find("valgrind"), find("vgdb")) else {
         println!("\ninstructions: skipped, as valgrind is not installed");
         return Ok(());
@@ -45,7 +47,7 @@ pub fn run(site: &Site, layout: Layout, rows: &[Row], kinds: &[Kind]) -> io::Res
         for kind in Kind::ALL {
             let subject = Subject { row, kind };
             let wanted = kinds.contains(&kind) && kind.does(row);
-            let count = if wanted { count(site, layout, subject, (&valgrind, &vgdb)) } else { Ok(None) };
+            let count = if wanted { count(site, layout, subject, (&valgrind, &vgdb), dumps) } else { Ok(None) };
             match count? {
                 Some(count) => {
                     print!(" {:.0} ({:.1}) |", count.instructions, count.allocations);
@@ -72,7 +74,8 @@ fn count(
     site: &Site,
     layout: Layout,
     subject: Subject,
-    (valgrind, vgdb): (&std::path::Path, &std::path::Path),
+    (valgrind, vgdb): (&Path, &Path),
+    dumps: Option<&Path>,
 ) -> io::Result<Option<Count>> {
     let folder = std::env::temp_dir().join(format!("tidegate-callgrind-{}", std::process::id()));
     fs::create_dir_all(&folder)?;
@@ -106,6 +109,11 @@ fn count(
             let one = read(&String::from_utf8_lossy(&fs::read(file.path())?));
             if one.instructions > most.instructions {
                 most = one;
+                if let Some(dumps) = dumps {
+                    fs::create_dir_all(dumps)?;
+                    let name = format!("{}-{}", subject.row.word(), subject.kind.name().replace([' ', ',', ':'], ""));
+                    fs::copy(file.path(), dumps.join(name))?;
+                }
             }
         }
     }

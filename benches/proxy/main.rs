@@ -16,7 +16,8 @@
 //!
 //! After `--`: words for parts and rows (`plain`, `limited`, `full`, `refused`, `refused_each`, `tls`, `http2`, `body_64k`, `body_1m`) measure
 //! only these; `--only TEXT` only the proxies whose name holds it, and nginx; `--rounds N`; `--quick` runs everything in a minute, to see that
-//! it runs; `--cpu N`, 0 by default; `--picture FILE` draws the latencies.
+//! it runs; `--cpu N`, 0 by default; `--picture FILE` draws the latencies; `--dumps FOLDER` keeps what callgrind counted, for
+//! `callgrind_annotate`.
 
 mod bare;
 mod certificate;
@@ -89,13 +90,15 @@ struct Options {
     parts: Vec<&'static str>,
     rows: Vec<Row>,
     picture: Option<PathBuf>,
+    dumps: Option<PathBuf>,
 }
 
 impl Options {
     /// `None` if cargo does not say that this is a benchmark.
     fn parse(arguments: &[&str]) -> Result<Option<Options>, String> {
         let (parts, rows) = (Vec::new(), Vec::new());
-        let mut options = Options { rounds: 45, quick: false, cpu: 0, only: None, parts, rows, picture: None };
+        let mut options =
+            Options { rounds: 45, quick: false, cpu: 0, only: None, parts, rows, picture: None, dumps: None };
         let mut bench = false;
         let mut rest = arguments.iter();
         while let Some(argument) = rest.next() {
@@ -107,6 +110,7 @@ impl Options {
                 "--cpu" => options.cpu = value()?.parse().map_err(|_| format!("{argument}: needs a number"))?,
                 "--only" => options.only = Some(value()?.to_owned()),
                 "--picture" => options.picture = Some(value()?.into()),
+                "--dumps" => options.dumps = Some(value()?.into()),
                 word => {
                     match (PARTS.iter().find(|part| **part == word), Row::ALL.iter().find(|row| row.word() == word)) {
                         (Some(part), _) => options.parts.push(part),
@@ -114,7 +118,7 @@ impl Options {
                         _ => {
                             let rows = Row::ALL.map(Row::word).join(", ");
                             return Err(format!(
-                                "{word}: unknown; there are {}, {rows}, --rounds N, --quick, --cpu N, --only TEXT, --picture FILE",
+                                "{word}: unknown; there are {}, {rows}, --rounds N, --quick, --cpu N, --only TEXT, --picture FILE, --dumps FOLDER",
                                 PARTS.join(", ")
                             ));
                         }
@@ -163,7 +167,7 @@ fn run(options: &Options) -> io::Result<()> {
         report::print_bars(rows, &samples);
     }
     if wants("instructions") {
-        instructions::run(&site, layout, rows, &kinds)?;
+        instructions::run(&site, layout, rows, &kinds, options.dumps.as_deref())?;
     }
     if wants("latency") {
         let other = Layout::find(options.cpu + 1);
