@@ -19,6 +19,7 @@ use tokio::time::Instant;
 
 use super::stream::OriginStream;
 use crate::system::timer::Alarm;
+use tidegate_http::head::Body as RequestBody;
 use tidegate_http::head::fields::plain_number;
 use tidegate_http::lines::{Lines, Lookup as _};
 
@@ -151,6 +152,8 @@ pub struct Exchange<'a> {
     ends: Option<Instant>,
     /// When the connection must have taken more of the request.
     send_ends: Option<Instant>,
+    /// How much of the request's head was sent.
+    begun: usize,
 }
 
 /// How the end of the answer's body is found.
@@ -188,16 +191,40 @@ impl<'a> Exchange<'a> {
             patience,
             ends: None,
             send_ends: None,
+            begun: 0,
         }
     }
 
-    /// Begins a request: its head, and what of its body stands behind it, is sent.
+    /// The head is about to be sent on a connection that was found quiet a moment ago: what it says of the body, so that it need not be read
+    /// again for that.
+    pub fn asks(&mut self, method: &Method, head: &[u8], body: RequestBody) {
+        self.stream.asking(head.len(), body, method == Method::HEAD);
+    }
+
+    /// Begins a request: its head is sent.
     ///
     /// # Errors
     /// As for [`Exchange::poll_send`].
-    pub async fn begin(&mut self, method: &Method, head: &mut BytesMut, within: Duration) -> pingora::Result<()> {
+    pub async fn begin(&mut self, method: &Method, head: &[u8], within: Duration) -> pingora::Result<()> {
         self.no_body = method == Method::HEAD;
-        poll_fn(|cx| self.poll_send(cx, head, within)).await
+        poll_fn(|cx| {
+            let sent = loop {
+                let Some(rest) = head.get(self.begun..).filter(|rest| !rest.is_empty()) else {
+                    break Pin::new(&mut self.stream).poll_flush(cx);
+                };
+                match Pin::new(&mut self.stream).poll_write(cx, rest) {
+                    Poll::Ready(Ok(0)) => break Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                    Poll::Ready(Ok(sent)) => {
+                        self.begun += sent;
+                        self.send_ends = None;
+                    }
+                    Poll::Ready(Err(error)) => break Poll::Ready(Err(error)),
+                    Poll::Pending => break Poll::Pending,
+                }
+            };
+            self.poll_sent(cx, sent, within)
+        })
+        .await
     }
 
     /// Sends more of the request: all of this, which is empty then.
@@ -224,6 +251,16 @@ impl<'a> Exchange<'a> {
                 Poll::Pending => break Poll::Pending,
             }
         };
+        self.poll_sent(cx, sent, within)
+    }
+
+    /// What came of sending, which may take so long.
+    fn poll_sent(
+        &mut self,
+        cx: &mut Context<'_>,
+        sent: Poll<io::Result<()>>,
+        within: Duration,
+    ) -> Poll<pingora::Result<()>> {
         if let Poll::Ready(sent) = sent {
             self.send_ends = None;
             return Poll::Ready(
@@ -241,9 +278,11 @@ impl<'a> Exchange<'a> {
     /// None came, or none that may be passed on.
     pub fn poll_head(&mut self, cx: &mut Context<'_>, head: &mut AnswerLines) -> Poll<pingora::Result<()>> {
         loop {
-            if let Some(end) = memmem::find(&self.buffers.inbox, HEAD_END) {
-                let end = end + HEAD_END.len();
+            let known = self.stream.next_head().filter(|length| *length <= self.buffers.inbox.len());
+            let end = known.or_else(|| memmem::find(&self.buffers.inbox, HEAD_END).map(|end| end + HEAD_END.len()));
+            if let Some(end) = end {
                 head.read(self.buffers.inbox.get(..end).unwrap_or_default())?;
+                self.stream.took_head();
                 self.buffers.inbox.advance(end);
                 if !head.status.is_informational() {
                     self.body = head.body(self.no_body)?;
@@ -322,8 +361,9 @@ impl<'a> Exchange<'a> {
     }
 
     /// The connection, if it can serve another request.
-    pub fn kept(mut self) -> Option<Box<OriginStream>> {
-        (self.keeps && self.buffers.inbox.is_empty() && self.stream.is_quiet()).then_some(self.stream)
+    pub fn kept(self) -> Option<Box<OriginStream>> {
+        // whether something has come meanwhile is looked at when it is lent again
+        (self.keeps && self.buffers.inbox.is_empty() && self.stream.is_ready()).then_some(self.stream)
     }
 
     /// Reads so many bytes at most into the inbox and says how many came; 0 at the end of the stream.
@@ -359,14 +399,17 @@ mod tests {
 
     const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
-    /// An exchange whose request was sent, and the origin at its other end.
-    async fn asked<'a>(method: &Method, buffers: &'a mut Buffers) -> (Exchange<'a>, UnixStream) {
+    /// An exchange whose request was sent, and the origin at its other end. `asks`: as on a connection that was used before.
+    async fn asked<'a>(method: &Method, buffers: &'a mut Buffers, asks: bool) -> (Exchange<'a>, UnixStream) {
         let (near, far) = UnixStream::pair().unwrap();
         let way = Way::open(&Arc::new(Origin::of("app".into(), Vec::new()))).unwrap();
         let stream = Box::new(OriginStream::new(Wire::Plain(Socket::Unix(near)), way, 0));
         let mut exchange = Exchange::new(stream, Duration::from_secs(5), buffers);
         let head = [method.as_str().as_bytes(), GET.get(3..).unwrap()].concat();
-        exchange.begin(method, &mut BytesMut::from(&*head), Duration::from_secs(5)).await.unwrap();
+        if asks {
+            exchange.asks(method, &head, RequestBody::None);
+        }
+        exchange.begin(method, &head, Duration::from_secs(5)).await.unwrap();
         (exchange, far)
     }
 
@@ -395,7 +438,7 @@ mod tests {
     /// What comes of an answer in pieces of this size: its body, and whether the connection can be kept.
     async fn through(answer: &[u8], size: usize, closes: bool) -> (Vec<u8>, bool, bool) {
         let mut buffers = Buffers::default();
-        let (mut exchange, mut far) = asked(&Method::GET, &mut buffers).await;
+        let (mut exchange, mut far) = asked(&Method::GET, &mut buffers, size % 2 == 0).await;
         let sent = answer.to_vec();
         let origin = tokio::spawn(async move {
             // a close with unread bytes would be a reset
@@ -448,7 +491,7 @@ mod tests {
     #[tokio::test]
     async fn heads_keep_their_spelling_and_interim_ones_come_first() {
         let mut buffers = Buffers::default();
-        let (mut exchange, mut far) = asked(&Method::HEAD, &mut buffers).await;
+        let (mut exchange, mut far) = asked(&Method::HEAD, &mut buffers, false).await;
         let answer = b"HTTP/1.1 103 Early\r\nLINK: </a>\r\n\r\nHTTP/1.1 200 Fine\r\nX-a: 1\r\nx-A:  2\t\r\nContent-Length: 9\r\n\r\n";
         far.write_all(answer).await.unwrap();
         assert_eq!(head(&mut exchange).await.unwrap().status(), 103);
@@ -465,11 +508,11 @@ mod tests {
     #[tokio::test]
     async fn only_a_connection_that_closed_without_a_word_is_a_reason_to_ask_again() {
         let mut buffers = Buffers::default();
-        let (mut exchange, far) = asked(&Method::GET, &mut buffers).await;
+        let (mut exchange, far) = asked(&Method::GET, &mut buffers, true).await;
         drop(far);
         let closed = head(&mut exchange).await.unwrap_err();
         assert_eq!(closed.retry, RetryType::ReusedOnly);
-        let (mut exchange, mut far) = asked(&Method::GET, &mut buffers).await;
+        let (mut exchange, mut far) = asked(&Method::GET, &mut buffers, true).await;
         far.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n").await.unwrap();
         let garbled = head(&mut exchange).await.unwrap_err();
         assert_ne!(garbled.retry, RetryType::ReusedOnly);
@@ -478,7 +521,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_origin_that_says_nothing_is_given_up() {
         let mut buffers = Buffers::default();
-        let (mut exchange, _far) = asked(&Method::GET, &mut buffers).await;
+        let (mut exchange, _far) = asked(&Method::GET, &mut buffers, true).await;
         let began = Instant::now();
         let silent = head(&mut exchange).await.unwrap_err();
         assert_eq!((silent.etype(), began.elapsed().as_secs()), (&ErrorType::ReadTimedout, 5));

@@ -10,7 +10,7 @@ use tidegate_http::chunk::ChunkScanner;
 use tidegate_http::fault::AnswerFault;
 use tidegate_http::head::fields::plain_number;
 use tidegate_http::head::scan::line_feed;
-use tidegate_http::head::{EndScan, Parser};
+use tidegate_http::head::{Body, EndScan, Parser};
 
 /// Interim answers to one request. `100 Continue`, some `103 Early Hints` and `102 Processing` are of use; who sends more
 /// wants to keep somebody busy.
@@ -41,6 +41,18 @@ pub struct Reader {
     /// How often Pingora has flushed since it began to write the request.
     flushes: u8,
     spoilt: bool,
+    /// Heads that were passed since the request began.
+    heads: Heads,
+}
+
+/// Heads that a [`Reader`] has passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Heads {
+    None,
+    /// One of this length, which nobody has asked about.
+    One(usize),
+    /// Others.
+    Several,
 }
 
 /// Where in the answer the next byte belongs.
@@ -86,6 +98,7 @@ impl Reader {
             interim: 0,
             flushes: 0,
             spoilt: false,
+            heads: Heads::None,
         }
     }
 
@@ -115,10 +128,8 @@ impl Reader {
         if !self.is_between_requests() {
             return;
         }
-        self.no_body = bytes.starts_with(b"HEAD ");
-        self.may_switch = false;
-        self.interim = 0;
-        self.flushes = 0;
+        let no_body = bytes.starts_with(b"HEAD ");
+        let mut may_switch = false;
         let mut body = RequestBody::Length(0);
         let mut at = 0;
         // our own lines, so an LF is the end of one
@@ -131,7 +142,7 @@ impl Reader {
             };
             at = line_feed + 1;
             match field {
-                Some((name, _)) if name.eq_ignore_ascii_case(b"upgrade") => self.may_switch = true,
+                Some((name, _)) if name.eq_ignore_ascii_case(b"upgrade") => may_switch = true,
                 Some((name, value)) if name.eq_ignore_ascii_case(b"content-length") => {
                     body = RequestBody::Length(plain_number(value).unwrap_or(0));
                 }
@@ -142,8 +153,43 @@ impl Reader {
                 _ => {}
             }
         }
-        self.request = Request::Head { left: at, body };
+        self.begin(at, body, no_body, may_switch);
+    }
+
+    /// The same for who knows what the head says that is about to be sent: its length, how much body follows, and whether the method
+    /// is `HEAD`. It asks for no switch of protocols.
+    pub fn asking(&mut self, head: usize, body: Body, no_body: bool) {
+        let body = match body {
+            Body::None => RequestBody::Length(0),
+            Body::Length(length) => RequestBody::Length(length),
+            Body::Chunked => RequestBody::Chunked(ChunkScanner::new()),
+        };
+        self.begin(head, body, no_body, false);
+    }
+
+    fn begin(&mut self, head: usize, body: RequestBody, no_body: bool, may_switch: bool) {
+        self.no_body = no_body;
+        self.may_switch = may_switch;
+        self.interim = 0;
+        self.flushes = 0;
+        self.heads = Heads::None;
+        self.request = Request::Head { left: head, body };
         self.answer = Answer::Head(None);
+    }
+
+    /// The length of the next head among what was passed, if that is known: not where two came at once.
+    pub fn next_head(&self) -> Option<usize> {
+        match self.heads {
+            Heads::One(length) => Some(length),
+            Heads::None | Heads::Several => None,
+        }
+    }
+
+    /// The next head was taken out of what was passed.
+    pub fn took_head(&mut self) {
+        if let Heads::One(_) = self.heads {
+            self.heads = Heads::None;
+        }
     }
 
     /// These bytes were sent.
@@ -220,6 +266,10 @@ impl Reader {
                         return Ok(Taken { pass, hold: true });
                     }
                     pass += head.end;
+                    self.heads = match self.heads {
+                        Heads::None => Heads::One(head.end),
+                        Heads::One(_) | Heads::Several => Heads::Several,
+                    };
                     if let (Answer::Chunked(scanner), Some(rest)) = (&self.answer, bytes.get(pass..))
                         && !rest.is_empty()
                     {

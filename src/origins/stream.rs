@@ -30,6 +30,7 @@ use super::wire::Wire;
 use crate::edge::repack::{Failed, poll_repack};
 use crate::system::buffers::poll_piece;
 use tidegate_http::fault::AnswerFault;
+use tidegate_http::head::Body;
 
 /// What one read takes from the kernel when a head does not come in one piece.
 const READ_BYTES: usize = 4096;
@@ -68,6 +69,26 @@ impl<S: AsyncRead + AsyncWrite + Unpin> OriginStream<S> {
     /// Whether the last answer has ended.
     pub fn has_answered(&self) -> bool {
         self.reader.has_answered()
+    }
+
+    /// Whether another request may be sent, as far as is known without a look.
+    pub fn is_ready(&self) -> bool {
+        self.reader.is_between_requests() && !self.reader.is_spoilt()
+    }
+
+    /// A request is about to be sent whose head is so long: what [`Reader::asking`] says. The connection was found quiet a moment ago.
+    pub fn asking(&mut self, head: usize, body: Body, no_body: bool) {
+        self.reader.asking(head, body, no_body);
+    }
+
+    /// The length of the next head among what was read, if that is known.
+    pub fn next_head(&self) -> Option<usize> {
+        self.reader.next_head()
+    }
+
+    /// The next head was taken out of what was read.
+    pub fn took_head(&mut self) {
+        self.reader.took_head();
     }
 
     /// Whether another request may be sent: nothing has come, and it was not closed, since the last answer has ended.

@@ -43,11 +43,12 @@ pub fn towards_origin(
     }
     let read = context.generation.engine().fields();
     if read.has_imitations() {
-        upstream.remove_where(|name| read.is_imitation(name));
+        upstream.remove_where(|name| read.may_be_imitation(name), |name| read.is_imitation(name));
     }
     let tags = context.generation.tag_fields();
     if !tags.is_empty() {
-        upstream.remove_where(|field| tags.iter().any(|name| name == field || is_twin(field, name)));
+        let is_forged = |field: &str| tags.iter().any(|name| name == field || is_twin(field, name));
+        upstream.remove_where(|field| tags.iter().any(|name| is_as_long(field, name)), is_forged);
     }
     if let Some(route) = context.route()
         && !route.request_headers.is_empty()
@@ -55,7 +56,8 @@ pub fn towards_origin(
         // what the gate says of itself, or wants unsaid, no client may say in another spelling
         let edits = &route.request_headers;
         let edited = || edits.remove.iter().chain(edits.set.iter().chain(&edits.add).map(|(name, _)| name));
-        upstream.remove_where(|field| edited().any(|name| is_twin(field, name)));
+        let is_other_spelling = |field: &str| edited().any(|name| is_twin(field, name));
+        upstream.remove_where(|field| edited().any(|name| is_as_long(field, name)), is_other_spelling);
         apply(edits, context, upstream)?;
     }
     put_criticality(upstream, context)?;
@@ -73,6 +75,11 @@ fn put_criticality(upstream: &mut impl Fields, context: &RequestContext) -> ping
         upstream.set(Name::Of(&CRITICALITY_FIELD), HeaderValue::from_static(criticality.word()))?;
     }
     Ok(())
+}
+
+/// Whether the field can be one of this name, or its [twin](is_twin).
+fn is_as_long(field: &[u8], name: &HeaderName) -> bool {
+    field.len() == name.as_str().len()
 }
 
 /// Whether CGI and its descendants take the field for the one of this name.

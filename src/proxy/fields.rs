@@ -6,7 +6,6 @@
 
 use std::str;
 
-use arrayvec::ArrayVec;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::{Error, ErrorType};
@@ -68,8 +67,9 @@ pub trait Fields: Send + Sync {
     fn add(&mut self, name: Name<'_>, value: HeaderValue) -> pingora::Result<()>;
     /// Removes all lines of a field.
     fn remove(&mut self, name: &HeaderName);
-    /// Removes the fields of which this is true. It is asked about names in lower case.
-    fn remove_where(&mut self, unwanted: impl Fn(&str) -> bool);
+    /// Removes the fields of which `unwanted` is true, which is asked about names in lower case, and only if `may_be` does not say no to the
+    /// name in the spelling that it has: to write most names anew for every question would be dear.
+    fn remove_where(&mut self, may_be: impl Fn(&[u8]) -> bool, unwanted: impl Fn(&str) -> bool);
 }
 
 /// The head of an answer.
@@ -113,12 +113,10 @@ macro_rules! of_pingora {
                 self.remove_header(name);
             }
 
-            fn remove_where(&mut self, unwanted: impl Fn(&str) -> bool) {
-                if !self.headers.keys().any(|name| unwanted(name.as_str())) {
-                    return;
-                }
-                let names: Vec<HeaderName> =
-                    self.headers.keys().filter(|name| unwanted(name.as_str())).cloned().collect();
+            fn remove_where(&mut self, may_be: impl Fn(&[u8]) -> bool, unwanted: impl Fn(&str) -> bool) {
+                let goes = |name: &&HeaderName| may_be(name.as_str().as_bytes()) && unwanted(name.as_str());
+                // without one, as nearly always, this allocates nothing
+                let names: Vec<HeaderName> = self.headers.keys().filter(goes).cloned().collect();
                 for name in names {
                     self.remove_header(&name);
                 }
@@ -152,19 +150,19 @@ impl Fields for Lines {
     }
 
     fn set(&mut self, name: Name<'_>, value: HeaderValue) -> pingora::Result<()> {
-        Lines::set(self, name.written().as_bytes(), value.as_bytes()).map_err(unwritable)
+        self.set_value(name.written().as_bytes(), &value).map_err(unwritable)
     }
 
     fn add(&mut self, name: Name<'_>, value: HeaderValue) -> pingora::Result<()> {
-        Lines::add(self, name.written().as_bytes(), value.as_bytes()).map_err(unwritable)
+        self.add_value(name.written().as_bytes(), &value).map_err(unwritable)
     }
 
     fn remove(&mut self, name: &HeaderName) {
         Lines::remove(self, name.as_str().as_bytes());
     }
 
-    fn remove_where(&mut self, unwanted: impl Fn(&str) -> bool) {
-        self.retain(|name, _| !in_lower_case(name, &unwanted));
+    fn remove_where(&mut self, may_be: impl Fn(&[u8]) -> bool, unwanted: impl Fn(&str) -> bool) {
+        self.retain(|name, _| !may_be(name) || !in_lower_case(name, &unwanted));
     }
 }
 
@@ -173,11 +171,13 @@ const LONGEST_SHORT: usize = 64;
 
 /// Asks about a name in lower case.
 fn in_lower_case(name: &[u8], ask: impl Fn(&str) -> bool) -> bool {
-    let mut short = ArrayVec::<u8, LONGEST_SHORT>::new();
+    let mut short = [0; LONGEST_SHORT];
     let long;
-    let name = if short.try_extend_from_slice(name).is_ok() {
+    let name = if let Some(place) = short.get_mut(..name.len()) {
+        place.copy_from_slice(name);
+        // all of it, as a vector
         short.make_ascii_lowercase();
-        short.as_slice()
+        short.get(..name.len()).unwrap_or_default()
     } else {
         long = name.to_ascii_lowercase();
         &long
@@ -203,7 +203,7 @@ mod tests {
         head.add(Name::Of(&header::DATE), HeaderValue::from_static("today")).unwrap();
         head.remove(&header::COOKIE);
         let long = format!("x-{}", "long".repeat(30));
-        head.remove_where(|name| name == "x-gone" || name == long);
+        head.remove_where(|name| name.starts_with(b"X-") || name.starts_with(b"x-"), |name| name == "x-gone" || name == long);
         let names = ["host", "x-a", "x-b", "x-new", "date", "cookie", "x-gone", &long];
         let mut found = Vec::new();
         for name in names {

@@ -36,8 +36,8 @@ pub trait RequestHead {
     fn put(&mut self, name: HeaderName, written: Option<&'static str>, line: HeaderValue) -> pingora::Result<()>;
     /// Removes all lines of a field.
     fn remove(&mut self, name: &HeaderName);
-    /// Removes the fields of which this is true. It is asked about names in lower case.
-    fn remove_where(&mut self, unwanted: impl Fn(&str) -> bool);
+    /// Removes the fields of which this is true, as [`Fields::remove_where`] does.
+    fn remove_where(&mut self, may_be: impl Fn(&[u8]) -> bool, unwanted: impl Fn(&str) -> bool);
 }
 
 /// A head with all that its request needs behind the decision.
@@ -89,8 +89,8 @@ impl RequestHead for RequestHeader {
         self.remove_header(name);
     }
 
-    fn remove_where(&mut self, unwanted: impl Fn(&str) -> bool) {
-        Fields::remove_where(self, unwanted);
+    fn remove_where(&mut self, may_be: impl Fn(&[u8]) -> bool, unwanted: impl Fn(&str) -> bool) {
+        Fields::remove_where(self, may_be, unwanted);
     }
 }
 
@@ -170,8 +170,9 @@ impl RequestHead for EdgeHead<'_> {
         self.fields.remove(name);
     }
 
-    fn remove_where(&mut self, unwanted: impl Fn(&str) -> bool) {
-        let names: Vec<HeaderName> = self.fields.keys().filter(|name| unwanted(name.as_str())).cloned().collect();
+    fn remove_where(&mut self, may_be: impl Fn(&[u8]) -> bool, unwanted: impl Fn(&str) -> bool) {
+        let goes = |name: &&HeaderName| may_be(name.as_str().as_bytes()) && unwanted(name.as_str());
+        let names: Vec<HeaderName> = self.fields.keys().filter(goes).cloned().collect();
         for name in names {
             self.fields.remove(name);
         }

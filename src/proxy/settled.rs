@@ -24,7 +24,8 @@ pub fn settle(head: &mut impl RequestHead, engine: &Engine, info: Option<&Connec
     for (name, line) in engine.fields().joined(head.fields()) {
         head.put(name, None, line)?;
     }
-    head.remove_where(engine.policy().clients.untold(peer_of(info)));
+    let clients = &engine.policy().clients;
+    head.remove_where(|name| clients.may_be_untold(name), clients.untold(peer_of(info)));
     let Some(client) = info.and_then(ConnectionInfo::identity) else { return Ok(()) };
     if !head.fields().contains_key(&X_FORWARDED_PROTO) {
         head.put(X_FORWARDED_PROTO, Some("X-Forwarded-Proto"), HeaderValue::from_static("https"))?;

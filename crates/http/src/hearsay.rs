@@ -91,13 +91,27 @@ pub fn listed() -> impl Iterator<Item = &'static str> {
     FIELDS.iter().map(|(name, _)| *name)
 }
 
+/// Whether a field of this name, in any spelling, can have a [`standing`], or be `X-Forwarded-For` or `Forwarded`. Most are ordinary, and
+/// the first two letters and the length say so.
+pub fn may_stand(name: &[u8]) -> bool {
+    let [first, second, _, _, _, ..] = name else { return false };
+    matches!(
+        (first | 0x20, second | 0x20),
+        (b'a' | b'w', b'l')
+            | (b'c', b'd' | b'f' | b'l')
+            | (b'd', b'o')
+            | (b'f', b'a' | b'l' | b'o' | b'r')
+            | (b'i', b'n')
+            | (b'p' | b't', b'r')
+            | (b'r', b'e')
+            | (b's', b's')
+            | (b'x' | b'y' | b'z', _)
+    )
+}
+
 /// From whom the origin gets the field of this name in lower case; `None`: from everybody.
 pub fn standing(name: &str) -> Option<Standing> {
-    // most names are ordinary, and the first letter and the length say so
-    if !matches!(
-        name.as_bytes(),
-        [b'a' | b'c' | b'd' | b'f' | b'i' | b'p' | b'r' | b's' | b't' | b'w'..=b'z', _, _, _, _, ..]
-    ) {
+    if !may_stand(name.as_bytes()) {
         return None;
     }
     if name.starts_with(FORWARDED) {
@@ -148,6 +162,10 @@ mod tests {
         for (name, standing) in FIELDS {
             assert_eq!(super::standing(name), Some(standing), "{name}");
             assert!(name.len() <= LONGEST);
+        }
+        assert!(may_stand(b"X-Forwarded-For") && may_stand(b"FORWARDED"));
+        for name in ["accept", "Host", "user-agent", "cookie", "content-type", "if-match", "X-y"] {
+            assert!(!may_stand(name.as_bytes()), "{name}");
         }
         assert_eq!(standing("x-forwarded-user"), Some(Standing::Trusted));
         for name in ["x-forwarded-for", "forwarded", "accept", "host", "x-request-id", "proxy-authorization", "via"] {

@@ -9,11 +9,11 @@
 
 use std::ops::Range;
 
-use bytes::BufMut;
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use memchr::memchr;
 
-use crate::head::scan::{TOKEN, run_end, value_end};
-use crate::head::{Parser, trim};
+use crate::head::scan::{TOKEN, line_feed, run_end, value_end};
+use crate::head::trim;
 
 /// Fields that can be looked up by name.
 pub trait Lookup {
@@ -55,6 +55,20 @@ pub struct Lines {
 struct Line {
     name: Part,
     value: Part,
+    /// Of the name.
+    mark: Mark,
+}
+
+/// Length, first and last letter of a name, which tell it from nearly all others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Mark(u32);
+
+impl Mark {
+    /// The same for all spellings of a name.
+    fn of(name: &[u8]) -> Mark {
+        let lower = |byte: Option<&u8>| u32::from(byte.copied().unwrap_or_default() | 0x20);
+        Mark((name.len() as u32) << 16 | lower(name.first()) << 8 | lower(name.last()))
+    }
 }
 
 /// A range of the text. Heads have far less than 4 GiB.
@@ -72,10 +86,6 @@ impl Part {
     fn range(self) -> Range<usize> {
         self.start as usize..self.end as usize
     }
-
-    fn len(self) -> usize {
-        self.range().len()
-    }
 }
 
 impl Lines {
@@ -90,22 +100,28 @@ impl Lines {
         self.text.capacity() + self.lines.capacity() * size_of::<Line>()
     }
 
-    /// Takes the place of what was there: a head, whose fields begin at `fields` and end with the empty line. `None` if they are not of the
-    /// form that was judged.
+    /// Takes the place of what was there: a head that was judged, whose fields begin at `fields` and end with the empty line. It is taken
+    /// apart and not judged again; `None` if it cannot be.
     pub fn read(&mut self, head: &[u8], fields: usize) -> Option<()> {
         self.clear();
         self.text.extend_from_slice(head);
-        let mut parser = Parser { bytes: head, at: fields };
+        let mut start = fields;
         loop {
-            let start = parser.at;
-            let Some((name, value)) = parser.field(false).ok()? else { return Some(()) };
-            // a name stands at the beginning of its line, and a value before the CRLF at its end, but for blanks
-            let name = start..start + name.len();
-            let line_end = parser.at - 2;
-            let behind = head.get(name.end + 1..line_end)?;
-            let blanks = behind.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
-            let from = if value.is_empty() { line_end } else { name.end + 1 + blanks };
-            self.lines.push(Line { name: Part::of(name)?, value: Part::of(from..from + value.len())? });
+            let end = line_feed(head, start)?;
+            let line = head.get(start..end)?.strip_suffix(b"\r")?;
+            if line.is_empty() {
+                return Some(());
+            }
+            let (name, behind) = line.split_at_checked(memchr(b':', line)?)?;
+            let value = trim(behind.get(1..)?);
+            let blanks = behind.get(1..)?.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+            let from = start + name.len() + 1 + blanks;
+            self.lines.push(Line {
+                name: Part::of(start..start + name.len())?,
+                value: Part::of(from..from + value.len())?,
+                mark: Mark::of(name),
+            });
+            start = end + 1;
         }
     }
 
@@ -154,19 +170,18 @@ impl Lines {
     /// # Errors
     /// No head can hold it; then all is as it was.
     pub fn set(&mut self, name: &[u8], value: &[u8]) -> Result<(), Unwritable> {
-        let line = self.appended(name, value)?;
-        let Some(first) = self.find(name) else {
-            self.lines.push(line);
-            return Ok(());
-        };
-        let mut place = 0;
-        self.retain(|known, _| {
-            place += 1;
-            place <= first + 1 || !known.eq_ignore_ascii_case(name)
-        });
-        if let Some(first) = self.lines.get_mut(first) {
-            *first = line;
-        }
+        let line = self.appended(name, sound(value)?)?;
+        self.put(name, line);
+        Ok(())
+    }
+
+    /// The same of a value that was judged when it was made.
+    ///
+    /// # Errors
+    /// No head can hold the name; then all is as it was.
+    pub fn set_value(&mut self, name: &[u8], value: &HeaderValue) -> Result<(), Unwritable> {
+        let line = self.appended(name, value.as_bytes())?;
+        self.put(name, line);
         Ok(())
     }
 
@@ -175,20 +190,32 @@ impl Lines {
     /// # Errors
     /// No head can hold it.
     pub fn add(&mut self, name: &[u8], value: &[u8]) -> Result<(), Unwritable> {
-        let line = self.appended(name, value)?;
+        let line = self.appended(name, sound(value)?)?;
+        self.lines.push(line);
+        Ok(())
+    }
+
+    /// The same of a value that was judged when it was made.
+    ///
+    /// # Errors
+    /// No head can hold the name.
+    pub fn add_value(&mut self, name: &[u8], value: &HeaderValue) -> Result<(), Unwritable> {
+        let line = self.appended(name, value.as_bytes())?;
         self.lines.push(line);
         Ok(())
     }
 
     /// Writes the lines and the empty one that ends a head.
-    pub fn write(&self, out: &mut impl BufMut) {
+    pub fn write(&self, out: &mut Vec<u8>) {
+        // what was read and what was added, with the ends of lines at most
+        out.reserve(self.text.len() + 4 * self.lines.len() + 2);
         for (name, value) in self.iter() {
-            out.put_slice(name);
-            out.put_slice(b": ");
-            out.put_slice(value);
-            out.put_slice(b"\r\n");
+            out.extend_from_slice(name);
+            out.extend_from_slice(b": ");
+            out.extend_from_slice(value);
+            out.extend_from_slice(b"\r\n");
         }
-        out.put_slice(b"\r\n");
+        out.extend_from_slice(b"\r\n");
     }
 
     fn part(&self, part: Part) -> &[u8] {
@@ -197,15 +224,35 @@ impl Lines {
 
     /// The position of a field's first line.
     fn find(&self, name: &[u8]) -> Option<usize> {
-        // the length tells nearly all other fields apart before a letter is compared
-        self.lines
-            .iter()
-            .position(|line| line.name.len() == name.len() && self.part(line.name).eq_ignore_ascii_case(name))
+        let mark = Mark::of(name);
+        self.lines.iter().position(|line| self.is_named(line, name, mark))
+    }
+
+    fn is_named(&self, line: &Line, name: &[u8], mark: Mark) -> bool {
+        line.mark == mark && self.part(line.name).eq_ignore_ascii_case(name)
+    }
+
+    /// Puts the line in the place of the first of this name, and takes the others out.
+    fn put(&mut self, name: &[u8], line: Line) {
+        let Some(first) = self.find(name) else {
+            self.lines.push(line);
+            return;
+        };
+        let mut others = self.lines.iter().skip(first + 1);
+        if others.any(|other| self.is_named(other, name, line.mark)) {
+            let mut place = 0;
+            self.retain(|known, _| {
+                place += 1;
+                place <= first + 1 || !known.eq_ignore_ascii_case(name)
+            });
+        }
+        if let Some(first) = self.lines.get_mut(first) {
+            *first = line;
+        }
     }
 
     fn appended(&mut self, name: &[u8], value: &[u8]) -> Result<Line, Unwritable> {
-        let is_name = !name.is_empty() && run_end(name, 0, TOKEN) == name.len();
-        if !is_name || value_end(value, 0).is_some() {
+        if name.is_empty() || run_end(name, 0, TOKEN) != name.len() {
             return Err(Unwritable);
         }
         let value = trim(value);
@@ -216,22 +263,31 @@ impl Lines {
         };
         self.text.extend_from_slice(name);
         self.text.extend_from_slice(value);
-        Ok(Line { name: name_at, value: value_at })
+        Ok(Line { name: name_at, value: value_at, mark: Mark::of(name) })
     }
+}
+
+/// A value that a head can hold.
+fn sound(value: &[u8]) -> Result<&[u8], Unwritable> {
+    value_end(value, 0).map_or(Ok(value), |_| Err(Unwritable))
 }
 
 impl Lookup for Lines {
     fn lines<'a>(&'a self, name: &'a HeaderName) -> impl Iterator<Item = &'a [u8]> + 'a {
         let name = name.as_str().as_bytes();
-        let of_name =
-            move |line: &&Line| line.name.len() == name.len() && self.part(line.name).eq_ignore_ascii_case(name);
+        let mark = Mark::of(name);
+        let of_name = move |line: &&Line| self.is_named(line, name, mark);
         self.lines.iter().filter(of_name).map(|line| self.part(line.value))
+    }
+
+    fn first<'a>(&'a self, name: &'a HeaderName) -> Option<&'a [u8]> {
+        let place = self.find(name.as_str().as_bytes())?;
+        self.lines.get(place).map(|line| self.part(line.value))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
     use proptest::prelude::*;
 
     use super::*;
@@ -278,6 +334,18 @@ mod tests {
             assert_eq!(lines.add(name.as_bytes(), value.as_bytes()), Err(Unwritable), "{name:?} {value:?}");
         }
         assert_eq!(written(&lines), "A: 1\r\n\r\n");
+    }
+
+    #[test]
+    fn names_of_one_mark_are_told_apart_and_judged_values_are_trimmed() {
+        let mut lines = lines("X-aa-Z: 1\r\nX-bb-Z: 2\r\nx-AA-z: 3\r\n");
+        lines.set_value(b"x-bb-z", &HeaderValue::from_static(" new ")).unwrap();
+        lines.add_value(b"X-bb-z", &HeaderValue::from_static("more")).unwrap();
+        lines.set_value(b"X-aa-z", &HeaderValue::from_static("one")).unwrap();
+        assert_eq!(written(&lines), "X-aa-z: one\r\nx-bb-z: new\r\nX-bb-z: more\r\n\r\n");
+        assert_eq!(lines.add_value(b"a b", &HeaderValue::from_static("")), Err(Unwritable));
+        assert_eq!(lines.first(&HeaderName::from_static("x-bb-z")), Some(&b"new"[..]));
+        assert_eq!(lines.first(&HeaderName::from_static("x-cc-z")), None);
     }
 
     #[derive(Debug, Clone)]

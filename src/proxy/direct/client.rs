@@ -398,8 +398,8 @@ impl Fields for AnswerLines {
         Fields::remove(&mut self.lines, name);
     }
 
-    fn remove_where(&mut self, unwanted: impl Fn(&str) -> bool) {
-        self.lines.remove_where(unwanted);
+    fn remove_where(&mut self, may_be: impl Fn(&[u8]) -> bool, unwanted: impl Fn(&str) -> bool) {
+        self.lines.remove_where(may_be, unwanted);
     }
 }
 

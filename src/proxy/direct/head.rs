@@ -3,13 +3,13 @@
 use std::ops::Range;
 use std::str;
 
-use bytes::{BufMut as _, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version, header};
 use pingora::{Error, ErrorType};
 
 use super::super::fields::Name;
 use super::super::request_view::{RequestHead, WholeHead, read_of};
 use crate::answer::{Form, cors};
+use tidegate_http::head::fields::plain_number;
 use tidegate_http::head::{Body, Head};
 use tidegate_http::lines::{Lines, Lookup, Unwritable};
 
@@ -55,7 +55,7 @@ impl LaneHead {
         };
         self.target.clear();
         self.target.push_str(target);
-        self.path = target.find('?').unwrap_or(target.len());
+        self.path = memchr::memchr(b'?', target.as_bytes()).unwrap_or(target.len());
         self.version = match head.version {
             tidegate_http::head::Version::Http10 => Version::HTTP_10,
             tidegate_http::head::Version::Http11 => Version::HTTP_11,
@@ -68,10 +68,8 @@ impl LaneHead {
     /// Copies the lines that a decision may read.
     fn gather(&mut self, names: &[HeaderName]) -> Option<()> {
         self.read.clear();
-        let names = read_of(&self.method, names);
-        for (name, value) in self.lines.iter() {
-            let is_wanted = |wanted: &&HeaderName| wanted.as_str().as_bytes().eq_ignore_ascii_case(name);
-            if let Some(name) = names.iter().find(is_wanted) {
+        for name in &*read_of(&self.method, names) {
+            for value in self.lines.lines(name) {
                 self.read.try_append(name, HeaderValue::from_bytes(value).ok()?).ok()?;
             }
         }
@@ -124,10 +122,10 @@ impl LaneHead {
     }
 
     /// Writes the request line and these lines.
-    pub fn write(&self, lines: &Lines, out: &mut BytesMut) {
+    pub fn write(&self, lines: &Lines, out: &mut Vec<u8>) {
         out.clear();
         out.extend_from_slice(self.method.as_str().as_bytes());
-        out.put_u8(b' ');
+        out.push(b' ');
         out.extend_from_slice(self.target.as_bytes());
         out.extend_from_slice(b" HTTP/1.1\r\n");
         lines.write(out);
@@ -169,7 +167,7 @@ impl RequestHead for LaneHead {
 
     fn put(&mut self, name: HeaderName, written: Option<&'static str>, line: HeaderValue) -> pingora::Result<()> {
         let spelling = written.map_or(Name::Of(&name), Name::Spelled);
-        self.lines.set(spelling.written().as_bytes(), line.as_bytes()).map_err(unwritable)?;
+        self.lines.set_value(spelling.written().as_bytes(), &line).map_err(unwritable)?;
         self.read.insert(name, line);
         Ok(())
     }
@@ -179,9 +177,9 @@ impl RequestHead for LaneHead {
         self.read.remove(name);
     }
 
-    fn remove_where(&mut self, unwanted: impl Fn(&str) -> bool) {
+    fn remove_where(&mut self, may_be: impl Fn(&[u8]) -> bool, unwanted: impl Fn(&str) -> bool) {
         let before = self.lines.len();
-        super::super::fields::Fields::remove_where(&mut self.lines, &unwanted);
+        super::super::fields::Fields::remove_where(&mut self.lines, may_be, &unwanted);
         if self.lines.len() < before {
             let names: Vec<HeaderName> = self.read.keys().filter(|name| unwanted(name.as_str())).cloned().collect();
             for name in names {
@@ -215,6 +213,17 @@ fn some<const N: usize>(lines: &Lines, names: [HeaderName; N]) -> HeaderMap {
         }
     }
     found
+}
+
+/// How much body follows a head with these lines. What it says of that was judged as it came, and policies cannot edit it.
+pub fn body(upstream: &Lines) -> Body {
+    if upstream.has(&header::TRANSFER_ENCODING) {
+        return Body::Chunked;
+    }
+    match upstream.first(&header::CONTENT_LENGTH) {
+        Some(length) => Body::Length(plain_number(length).unwrap_or(0)),
+        None => Body::None,
+    }
 }
 
 /// Sees to it that the operator's edits have left a host.
@@ -263,10 +272,10 @@ mod tests {
     }
 
     fn forwarded(head: &LaneHead) -> String {
-        let (mut upstream, mut out) = (Lines::default(), BytesMut::new());
+        let (mut upstream, mut out) = (Lines::default(), Vec::new());
         head.travels_on(&mut upstream).unwrap();
         head.write(&upstream, &mut out);
-        String::from_utf8(out.to_vec()).unwrap()
+        String::from_utf8(out).unwrap()
     }
 
     #[test]
@@ -283,7 +292,7 @@ mod tests {
     fn edits_are_seen_by_decisions_and_by_the_origin() {
         let mut head = head("GET / HTTP/1.1\r\nHost: a\r\nCookie: a\r\nX-Gone: 1\r\nX-Kept: 2\r\ncookie: b\r\n\r\n");
         head.put(header::COOKIE, None, HeaderValue::from_static("b")).unwrap();
-        head.remove_where(|name| name == "x-gone");
+        head.remove_where(|name| name == b"X-Gone", |name| name.starts_with("x-"));
         assert_eq!(forwarded(&head), "GET / HTTP/1.1\r\nHost: a\r\ncookie: b\r\nX-Kept: 2\r\n\r\n");
         assert_eq!(head.fields().get_all(header::COOKIE).iter().count(), 1);
         head.remove(&header::COOKIE);

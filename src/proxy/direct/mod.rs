@@ -35,7 +35,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::BytesMut;
 use http::{HeaderValue, header};
 use pingora::Error;
 
@@ -211,6 +210,9 @@ impl DirectLane {
                 head::check(lines)?;
             }
             client.head().write(lines, text);
+            if reused {
+                exchange.asks(client.head().method(), text, head::body(lines));
+            }
             let (process, within) = (&*self.process, target.write);
             Run { process, client, context, upload, exchange: &mut exchange, within }.run(text, answer).await
         };
@@ -244,7 +246,7 @@ struct Run<'a, 'b, C> {
 
 impl<C: Client> Run<'_, '_, C> {
     /// Sends the request and passes the answer on.
-    async fn run(&mut self, request: &mut BytesMut, answer: &mut AnswerLines) -> pingora::Result<()> {
+    async fn run(&mut self, request: &[u8], answer: &mut AnswerLines) -> pingora::Result<()> {
         self.begin(request).await?;
         loop {
             self.either(|exchange, cx| exchange.poll_head(cx, answer)).await?;
@@ -270,7 +272,7 @@ impl<C: Client> Run<'_, '_, C> {
     }
 
     /// Sends the head. What was read of the body in attempts before follows it.
-    async fn begin(&mut self, request: &mut BytesMut) -> pingora::Result<()> {
+    async fn begin(&mut self, request: &[u8]) -> pingora::Result<()> {
         let resent = self.upload.again();
         if resent > 0 {
             let hold = forward::body(self.process, self.client, resent, self.context)?;

@@ -3,8 +3,6 @@
 
 use std::cell::RefCell;
 
-use bytes::BytesMut;
-
 use super::head::LaneHead;
 use super::upload::Upload;
 use crate::origins::exchange::{AnswerLines, Buffers};
@@ -32,7 +30,7 @@ pub struct OriginSide {
     /// The fields for the origin.
     pub lines: Lines,
     /// Its head as bytes.
-    pub text: BytesMut,
+    pub text: Vec<u8>,
     /// The body of the request.
     pub upload: Upload,
     /// The head of its answer.

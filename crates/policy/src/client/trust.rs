@@ -10,7 +10,7 @@ use http::header::{self, HeaderName, InvalidHeaderName};
 
 use super::address::Translation;
 use super::networks::NetworkSet;
-use tidegate_http::hearsay::{Standing, is_twin_of, standing};
+use tidegate_http::hearsay::{self, Standing, is_twin_of, standing};
 
 use crate::request::Peer;
 use crate::units::{Bytes, Criticality, Prefix};
@@ -63,6 +63,14 @@ impl ClientRules {
     pub fn untold(&self, peer: Peer) -> impl Fn(&str) -> bool + '_ {
         let trusted = self.trust.believes(peer);
         move |name| self.may_not_tell(trusted, name)
+    }
+
+    /// Whether there can be a peer that [may not tell](ClientRules::may_not_tell) the field of this name, in any spelling.
+    pub fn may_be_untold(&self, name: &[u8]) -> bool {
+        let is_as_long = |known: &HeaderName| known.as_str().len() == name.len();
+        hearsay::may_stand(name)
+            || is_as_long(self.header.name())
+            || self.criticality.as_ref().is_some_and(|field| is_as_long(&field.name))
     }
 
     /// Whether a peer may not tell this field: it is taken out before the request is judged, so that no decision rests on it and no

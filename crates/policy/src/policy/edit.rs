@@ -26,6 +26,8 @@ impl HeaderEdits {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Template {
     parts: Vec<Part>,
+    /// The value, where it is the same for all requests.
+    fixed: Option<HeaderValue>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -107,13 +109,17 @@ impl Template {
         if !literal.is_empty() {
             parts.push(Part::Text(literal));
         }
-        Ok(Template { parts })
+        let fixed = match parts.as_slice() {
+            [Part::Text(text)] => HeaderValue::from_str(text).ok(),
+            _ => None,
+        };
+        Ok(Template { parts, fixed })
     }
 
     /// The value for one request; `None` when a fact would make it an illegal header value, which none of ours does.
     pub fn render(&self, mut fact: impl FnMut(Placeholder, &mut String)) -> Option<HeaderValue> {
-        if let [Part::Text(text)] = self.parts.as_slice() {
-            return HeaderValue::from_str(text).ok();
+        if self.fixed.is_some() {
+            return self.fixed.clone();
         }
         let mut value = String::with_capacity(64);
         for part in &self.parts {

@@ -86,6 +86,11 @@ impl FieldsRead {
         !self.nominable.is_empty()
     }
 
+    /// Whether the field of this name, in any spelling, can be [an imitation](FieldsRead::is_imitation).
+    pub fn may_be_imitation(&self, field: &[u8]) -> bool {
+        self.nominable.iter().any(|name| name.as_str().len() == field.len())
+    }
+
     /// Whether CGI and its descendants would take this field for another one that is read, as they read `X_Plan` and `X.Plan` as
     /// `X-Plan`. Its name in lower case.
     pub fn is_imitation(&self, field: &str) -> bool {
