@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use bytes::BytesMut;
 use pingora::protocols::IO;
 use pingora::server::ShutdownWatch;
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::Instant;
 
 use super::common::Edge;
 use super::stream::Wire;
 use super::transport::Transport;
+use crate::system::timer::Alarm;
 use tidegate_http::fault::HeadFault;
 use tidegate_http::head::{self, EndScan, Head};
 
@@ -57,6 +57,8 @@ pub struct Connection {
     ends: Option<Instant>,
     /// Requests so far.
     served: u32,
+    /// For who serves a request.
+    alarm: Alarm,
 }
 
 impl Connection {
@@ -66,6 +68,7 @@ impl Connection {
             patience: Patience::new(begun + edge.limits.head_deadline, shutdown),
             ends: edge.limits.lifetime.map(|lifetime| Instant::now() + lifetime),
             served: 0,
+            alarm: Alarm::default(),
         }
     }
 
@@ -125,9 +128,14 @@ impl<S: IO> Requests<'_, S> {
     }
 
     /// Begins to serve the request that came, whose head stands at the front of the inbox; takes the head out.
-    pub fn begin(&mut self, head: &Head) -> BytesMut {
+    pub fn begin(&mut self, head: &Head) {
         self.connection.begin();
-        self.wire.begin(head)
+        self.wire.begin_read(head);
+    }
+
+    /// The bytes, and an alarm for what is waited for elsewhere.
+    pub fn parts(&mut self) -> (&mut Wire<S>, &mut Alarm) {
+        (self.wire, &mut self.connection.alarm)
     }
 }
 
@@ -148,22 +156,28 @@ enum Arrival {
 
 /// Waits for a connection's bytes, until a deadline or the end of the process.
 struct Patience {
-    timer: Pin<Box<Sleep>>,
+    alarm: Alarm,
     /// Gone once it has come.
     stopping: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    /// Says whether it can have come since it was asked.
+    shutdown: ShutdownWatch,
+    /// It was asked, and wakes the task.
+    is_awaited: bool,
     /// By when the first head must be complete; gone once it has been waited for.
     first: Option<Instant>,
 }
 
 impl Patience {
     fn new(first: Instant, shutdown: &ShutdownWatch) -> Patience {
-        let mut shutdown = shutdown.clone();
+        let (shutdown, mut awaited) = (shutdown.clone(), shutdown.clone());
         Patience {
-            timer: Box::pin(sleep_until(first)),
+            alarm: Alarm::default(),
             stopping: Some(Box::pin(async move {
                 // a vanished sender means that the process is past stopping
-                let _ = shutdown.wait_for(|stopping| *stopping).await;
+                let _ = awaited.wait_for(|stopping| *stopping).await;
             })),
+            shutdown,
+            is_awaited: false,
             first: Some(first),
         }
     }
@@ -225,24 +239,16 @@ impl Patience {
                 Poll::Ready(_) => return Poll::Ready(Arrival::End),
                 Poll::Pending => wire.release_buffers(),
             }
-            if self.stopping.as_mut().is_some_and(|stopping| stopping.as_mut().poll(cx).is_ready()) {
+            // once asked, it wakes this task, which is always the same
+            let may_stop = !self.is_awaited || self.shutdown.has_changed().unwrap_or(true);
+            if may_stop && self.stopping.as_mut().is_some_and(|stopping| stopping.as_mut().poll(cx).is_ready()) {
                 self.stopping = None;
             }
+            self.is_awaited = true;
             if let (None, Some(most)) = (&self.stopping, idle_while_draining) {
                 *deadline = (*deadline).min(Instant::now() + most);
             }
-            // Setting the timer anew for every request would cost more than the wait: it is only moved forward, and
-            // moved back when it rings too early.
-            if self.timer.deadline() > *deadline {
-                self.timer.as_mut().reset(*deadline);
-            }
-            while self.timer.as_mut().poll(cx).is_ready() {
-                if self.timer.deadline() >= *deadline {
-                    return Poll::Ready(Arrival::Late);
-                }
-                self.timer.as_mut().reset(*deadline);
-            }
-            Poll::Pending
+            self.alarm.poll(*deadline, cx).map(|()| Arrival::Late)
         })
         .await
     }

@@ -33,15 +33,16 @@ use super::connection_info::ConnectionInfo;
 use super::min_rate::TransferCredit;
 use super::transport::Transport;
 use crate::system::buffers::{SWITCHED_READ, Stall, poll_piece};
-use tidegate_http::chunk::ChunkScanner;
 use tidegate_http::fault::BodyFault;
-use tidegate_http::head::{self, Body, Head};
+use tidegate_http::head::{self, Head};
 
 mod absent;
+mod begin;
 mod body;
 mod delegate;
 mod parts;
 mod reading;
+mod spare;
 
 use parts::send_parts;
 use reading::Reading;
@@ -141,31 +142,6 @@ impl<S: IO> Wire<S> {
         }
     }
 
-    /// Begins the request whose head stands at the front of the inbox; returns the head for Pingora to parse, with the
-    /// canonical target in the place of any other.
-    pub fn begin(&mut self, head: &Head) -> BytesMut {
-        self.reading = match head.body {
-            Body::None | Body::Length(0) => Reading::Complete,
-            Body::Length(length) => Reading::Length(length),
-            Body::Chunked => Reading::Chunked(ChunkScanner::new()),
-        };
-        self.answer = Answer::Awaited;
-        self.client.restart();
-        self.hop_by_hop = head.hop_by_hop;
-        *self.refused.get_mut() = false;
-        *self.body_limit.get_mut() = u64::MAX;
-        self.may_switch = head.upgrade;
-        self.holds_back = head.expect_continue;
-        self.upload.restart();
-        self.download.restart();
-        self.stall.over();
-        self.owes = false;
-        // taken whole where possible: splitting would turn the buffer into a shared one
-        let taken =
-            if head.end >= self.inbox.len() { mem::take(&mut self.inbox) } else { self.inbox.split_to(head.end) };
-        head.written(taken)
-    }
-
     /// Whether the request was refused, so that the next one is judged at the edge.
     pub fn was_refused(&self) -> bool {
         self.refused.load(Ordering::Relaxed)
@@ -185,11 +161,10 @@ impl<S: IO> Wire<S> {
 
     /// Gives back the memory of empty buffers: an idle connection should hold none.
     pub fn release_buffers(&mut self) {
-        if self.inbox.is_empty() {
-            self.inbox = BytesMut::new();
-        }
-        if self.outbox.is_empty() {
-            self.outbox = BytesMut::new();
+        for buffer in [&mut self.inbox, &mut self.outbox] {
+            if buffer.is_empty() && buffer.capacity() > 0 {
+                spare::put(mem::take(buffer));
+            }
         }
     }
 
@@ -198,6 +173,9 @@ impl<S: IO> Wire<S> {
         let mut space = [MaybeUninit::uninit(); READ_BYTES];
         let mut taken = ReadBuf::uninit(&mut space);
         ready!(self.poll_transport(cx, &mut taken))?;
+        if self.inbox.capacity() == 0 {
+            self.inbox = spare::take();
+        }
         self.inbox.extend_from_slice(taken.filled());
         Poll::Ready(Ok(taken.filled().len()))
     }
@@ -313,7 +291,7 @@ impl<S: IO> Wire<S> {
 
     fn gather(&mut self, parts: &[IoSlice<'_>]) {
         for part in parts {
-            self.outbox.extend_from_slice(part);
+            self.put(part);
         }
     }
 
@@ -358,6 +336,9 @@ impl<S: IO> Wire<S> {
 
     /// Adds to what is to be sent.
     pub fn put(&mut self, data: &[u8]) {
+        if self.outbox.capacity() == 0 {
+            self.outbox = spare::take();
+        }
         self.outbox.extend_from_slice(data);
     }
 

@@ -215,7 +215,8 @@ impl OriginDoor {
         if tick {
             tokio::spawn(keep_time(Arc::clone(&self.places), self.clock));
         }
-        match timeout(longest, &mut waiting).await {
+        // in a box, as most do not wait and should have no room for it
+        match Box::pin(timeout(longest, &mut waiting)).await {
             Ok(answer) => answer.map(held).map_err(|standing| self.refused(NoPlaceReason::PushedOut, asks, &standing)),
             Err(_) => {
                 let answer = waiting.give_up(self.clock.now());

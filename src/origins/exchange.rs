@@ -122,7 +122,6 @@ impl AnswerLines {
 pub struct Buffers {
     /// What came and was not taken.
     inbox: BytesMut,
-    alarm: Alarm,
     send_alarm: Alarm,
 }
 
@@ -141,6 +140,7 @@ impl Buffers {
 pub struct Exchange<'a> {
     stream: Box<OriginStream>,
     buffers: &'a mut Buffers,
+    alarm: &'a mut Alarm,
     body: Body,
     /// The request has the method `HEAD`.
     no_body: bool,
@@ -179,17 +179,24 @@ pub struct Piece {
 }
 
 impl<'a> Exchange<'a> {
-    /// An exchange on a connection that waits for a request. `patience`: the longest wait for the head of the answer, or a piece of its body.
-    pub fn new(stream: Box<OriginStream>, patience: Duration, buffers: &'a mut Buffers) -> Exchange<'a> {
+    /// An exchange that begins now on a connection that waits for a request. `patience`: the longest wait for the head of the answer, or a
+    /// piece of its body.
+    /// The alarm is best one that the same task has used before.
+    pub fn new(
+        stream: Box<OriginStream>,
+        (now, patience): (Instant, Duration),
+        (buffers, alarm): (&'a mut Buffers, &'a mut Alarm),
+    ) -> Exchange<'a> {
         buffers.inbox.clear();
         Exchange {
             stream,
             buffers,
+            alarm,
             body: Body::None,
             no_body: false,
             keeps: false,
             patience,
-            ends: None,
+            ends: Some(now + patience),
             send_ends: None,
             begun: 0,
         }
@@ -219,7 +226,11 @@ impl<'a> Exchange<'a> {
                         self.send_ends = None;
                     }
                     Poll::Ready(Err(error)) => break Poll::Ready(Err(error)),
-                    Poll::Pending => break Poll::Pending,
+                    Poll::Pending => {
+                        // the wait for the answer begins when the request was sent
+                        self.ends = None;
+                        break Poll::Pending;
+                    }
                 }
             };
             self.poll_sent(cx, sent, within)
@@ -377,7 +388,7 @@ impl<'a> Exchange<'a> {
             }
             Poll::Pending => {
                 let ends = *self.ends.get_or_insert_with(|| Instant::now() + self.patience);
-                ready!(self.buffers.alarm.poll(ends, cx));
+                ready!(self.alarm.poll(ends, cx));
                 Poll::Ready(Err(Error::explain(ErrorType::ReadTimedout, "the origin says nothing")))
             }
         }
@@ -400,11 +411,15 @@ mod tests {
     const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
     /// An exchange whose request was sent, and the origin at its other end. `asks`: as on a connection that was used before.
-    async fn asked<'a>(method: &Method, buffers: &'a mut Buffers, asks: bool) -> (Exchange<'a>, UnixStream) {
+    async fn asked<'a>(
+        method: &Method,
+        (buffers, alarm): &'a mut (Buffers, Alarm),
+        asks: bool,
+    ) -> (Exchange<'a>, UnixStream) {
         let (near, far) = UnixStream::pair().unwrap();
         let way = Way::open(&Arc::new(Origin::of("app".into(), Vec::new()))).unwrap();
         let stream = Box::new(OriginStream::new(Wire::Plain(Socket::Unix(near)), way, 0));
-        let mut exchange = Exchange::new(stream, Duration::from_secs(5), buffers);
+        let mut exchange = Exchange::new(stream, (Instant::now(), Duration::from_secs(5)), (buffers, alarm));
         let head = [method.as_str().as_bytes(), GET.get(3..).unwrap()].concat();
         if asks {
             exchange.asks(method, &head, RequestBody::None);
@@ -437,7 +452,7 @@ mod tests {
 
     /// What comes of an answer in pieces of this size: its body, and whether the connection can be kept.
     async fn through(answer: &[u8], size: usize, closes: bool) -> (Vec<u8>, bool, bool) {
-        let mut buffers = Buffers::default();
+        let mut buffers = Default::default();
         let (mut exchange, mut far) = asked(&Method::GET, &mut buffers, size % 2 == 0).await;
         let sent = answer.to_vec();
         let origin = tokio::spawn(async move {
@@ -490,7 +505,7 @@ mod tests {
 
     #[tokio::test]
     async fn heads_keep_their_spelling_and_interim_ones_come_first() {
-        let mut buffers = Buffers::default();
+        let mut buffers = Default::default();
         let (mut exchange, mut far) = asked(&Method::HEAD, &mut buffers, false).await;
         let answer = b"HTTP/1.1 103 Early\r\nLINK: </a>\r\n\r\nHTTP/1.1 200 Fine\r\nX-a: 1\r\nx-A:  2\t\r\nContent-Length: 9\r\n\r\n";
         far.write_all(answer).await.unwrap();
@@ -507,7 +522,7 @@ mod tests {
 
     #[tokio::test]
     async fn only_a_connection_that_closed_without_a_word_is_a_reason_to_ask_again() {
-        let mut buffers = Buffers::default();
+        let mut buffers = Default::default();
         let (mut exchange, far) = asked(&Method::GET, &mut buffers, true).await;
         drop(far);
         let closed = head(&mut exchange).await.unwrap_err();
@@ -520,7 +535,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_origin_that_says_nothing_is_given_up() {
-        let mut buffers = Buffers::default();
+        let mut buffers = Default::default();
         let (mut exchange, _far) = asked(&Method::GET, &mut buffers, true).await;
         let began = Instant::now();
         let silent = head(&mut exchange).await.unwrap_err();

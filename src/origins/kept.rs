@@ -38,9 +38,8 @@ impl Default for Kept {
 
 impl Kept {
     /// Takes a connection that was made under this key. Those that cannot be used any more are closed.
-    pub fn take(&self, key: u64) -> Option<Box<OriginStream>> {
+    pub fn take(&self, key: u64, now: Instant) -> Option<Box<OriginStream>> {
         let mut waiting = self.queue.pop()?;
-        let now = Instant::now();
         loop {
             if waiting.is_usable(key, now) {
                 return Some(waiting.stream);
@@ -94,15 +93,15 @@ mod tests {
         let (kept, (stream, mut far)) = (Kept::default(), connection(1));
         kept.put(stream, LONG);
         kept.sweep(1);
-        let mut stream = kept.take(1).expect("it was kept");
-        assert!(kept.take(1).is_none(), "it is lent once");
+        let mut stream = kept.take(1, Instant::now()).expect("it was kept");
+        assert!(kept.take(1, Instant::now()).is_none(), "it is lent once");
         stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
         let mut got = [0; 3];
         far.read_exact(&mut got).await.unwrap();
         assert_eq!(&got, b"GET");
         // one that waits for an answer is no connection for another request
         kept.put(stream, LONG);
-        assert!(kept.take(1).is_none());
+        assert!(kept.take(1, Instant::now()).is_none());
     }
 
     #[tokio::test]
@@ -120,7 +119,7 @@ mod tests {
         tokio::time::sleep(Duration::from_millis(20)).await;
         kept.sweep(1);
         assert_eq!(kept.queue.len(), 1, "only the quiet one stays");
-        assert!(kept.take(1).is_some());
+        assert!(kept.take(1, Instant::now()).is_some());
     }
 
     #[tokio::test]
@@ -130,8 +129,8 @@ mod tests {
         kept.put(late, Duration::ZERO);
         kept.put(other, LONG);
         kept.put(good, LONG);
-        assert!(kept.take(1).is_some());
-        assert!(kept.take(1).is_none() && kept.queue.is_empty(), "the others were closed");
+        assert!(kept.take(1, Instant::now()).is_some());
+        assert!(kept.take(1, Instant::now()).is_none() && kept.queue.is_empty(), "the others were closed");
     }
 
     #[tokio::test]

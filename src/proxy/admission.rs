@@ -139,7 +139,7 @@ async fn take_all(process: &Process, session: &mut impl Downstream, context: &mu
         }
         // others may have come first since the limits were read, so that it must wait although it was not to, or longer
         let ended = match waiting.take().or_else(|| process.waits.join()) {
-            Some(waiting) => waiting.wait(rest_of(&evaluation.decision, process), session.gone()).await,
+            Some(waiting) => Box::pin(waiting.wait(rest_of(&evaluation.decision, process), session.gone())).await,
             // one too many, which is refused like the others
             None => Waited::Stopping,
         };
@@ -175,7 +175,7 @@ async fn take_all(process: &Process, session: &mut impl Downstream, context: &mu
     if evaluation.decision.verdict == Verdict::Admitted
         && let Some(successor) = process.successor()
     {
-        successor.admit(engine, evaluation, holds, now).await;
+        Box::pin(successor.admit(engine, evaluation, holds, now)).await;
     }
     if evaluation.decision.verdict != Verdict::Admitted {
         *place = None;
@@ -214,10 +214,16 @@ async fn take_unit(
             tokio::spawn(keep_time(Arc::clone(wait.waiting.door()), process.clock));
         }
         let longest = wait.longest;
-        let answered = tokio::select! {
-            biased;
-            answered = timeout(longest, &mut wait.waiting) => answered,
-            error = session.gone() => return Unit::Gone(error),
+        let answered = Box::pin(async {
+            tokio::select! {
+                biased;
+                answered = timeout(longest, &mut wait.waiting) => Ok(answered),
+                error = session.gone() => Err(error),
+            }
+        });
+        let answered = match answered.await {
+            Ok(answered) => answered,
+            Err(error) => return Unit::Gone(error),
         };
         let now = process.clock.now().max(now);
         let answer = match answered {

@@ -203,7 +203,10 @@ mod tests {
         head.add(Name::Of(&header::DATE), HeaderValue::from_static("today")).unwrap();
         head.remove(&header::COOKIE);
         let long = format!("x-{}", "long".repeat(30));
-        head.remove_where(|name| name.starts_with(b"X-") || name.starts_with(b"x-"), |name| name == "x-gone" || name == long);
+        head.remove_where(
+            |name| name.starts_with(b"X-") || name.starts_with(b"x-"),
+            |name| name == "x-gone" || name == long,
+        );
         let names = ["host", "x-a", "x-b", "x-new", "date", "cookie", "x-gone", &long];
         let mut found = Vec::new();
         for name in names {

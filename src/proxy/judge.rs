@@ -26,8 +26,8 @@ use tidegate_http::head::Head;
 pub enum AtHead {
     /// Not judged: somebody else must read it.
     Unread,
-    /// To be forwarded, or answered by its route: the context with its decision.
-    Forward(Box<RequestContext>),
+    /// To be forwarded, or answered by its route: its decision is in the context.
+    Forward,
     /// It is answered with this, which says `Connection: close` unless the connection is to stay.
     Answer { answer: Written, stay: bool },
 }
@@ -35,12 +35,12 @@ pub enum AtHead {
 /// Judges the request whose head stands at the front of `bytes`, for a session of Pingora's, and answers it if it is not to be
 /// forwarded.
 pub fn at_edge(process: &Process, info: &ConnectionInfo, head: &Head, bytes: &[u8], stay: bool) -> HeadVerdict {
-    let context = RequestContext::boxed(process.generation());
+    let mut context = RequestContext::boxed(process.generation());
     let names = context.generation.engine().fields().all();
     let Some(mut head) = EdgeHead::read(head, bytes, names) else { return HeadVerdict::Forward(None) };
-    match at_head(process, info, &mut head, context, stay) {
+    match at_head(process, info, &mut head, &mut context, stay) {
         AtHead::Unread => HeadVerdict::Forward(None),
-        AtHead::Forward(context) => HeadVerdict::Forward(Some(context)),
+        AtHead::Forward => HeadVerdict::Forward(Some(context)),
         AtHead::Answer { answer, stay } => HeadVerdict::Answer { bytes: answer.parts().concat(), stay },
     }
 }
@@ -50,33 +50,33 @@ pub fn at_head(
     process: &Process,
     info: &ConnectionInfo,
     head: &mut impl RequestHead,
-    mut context: Box<RequestContext>,
+    context: &mut RequestContext,
     stay: bool,
 ) -> AtHead {
-    let Ok(redirected) = judge(process, Some(info), head, &mut context) else { return AtHead::Unread };
-    let head = &*head;
+    let Ok(redirected) = judge(process, Some(info), head, context) else { return AtHead::Unread };
+    let (head, context) = (&*head, &*context);
     let stay = stay && !process.draining() && !context.closes();
     let answer = match (redirected, context.refusal()) {
         (Some(answer), _) => serialize::written(&answer, stay),
         (None, None) => {
             // one that some limit counts is charged in its session
             let free = context.evaluation.as_ref().is_some_and(Evaluation::is_free);
-            let Some(answer) = preflight(&context, Some(info), head).filter(|_| free) else {
-                return AtHead::Forward(context);
+            let Some(answer) = preflight(context, Some(info), head).filter(|_| free) else {
+                return AtHead::Forward;
             };
-            conclude(process, &context, Some(info), head, (None, None));
+            conclude(process, context, Some(info), head, (None, None));
             serialize::written(&answer, stay)
         }
         (None, Some(refusal)) => {
-            conclude(process, &context, Some(info), head, (None, None));
+            conclude(process, context, Some(info), head, (None, None));
             let mut answer = Written::new(stay);
-            write_refusal(&context, refusal, head, &mut answer);
+            write_refusal(context, refusal, head, &mut answer);
             answer
         }
     };
     observe::done(
         process,
-        &context,
+        context,
         &Ended {
             protocol: "h1",
             method: head.method().as_str(),
@@ -159,7 +159,7 @@ fn has_room(process: &Process, info: Option<&ConnectionInfo>, decision: &Decisio
         overload.begun();
         return true;
     }
-    overload.admits_request(network, decision.class.criticality)
+    overload.admits_request(network, decision.class.criticality, decision.at)
 }
 
 /// Counts a decision that is final, and remembers it, before the client can read the answer and ask why. `contended`: the place, in

@@ -51,7 +51,7 @@ pub async fn settle(
     let began = Instant::now();
     for slot in slots {
         let outcome = match store_at(generation, evaluation, slot) {
-            Some(asked) => ask(process, session, generation, (evaluation, slot), asked, began).await,
+            Some(asked) => Box::pin(ask(process, session, generation, (evaluation, slot), asked, began)).await,
             None => SharedOutcome::Unanswered { store_error: StoreError::Faulty, nodes: 1 },
         };
         engine.settle(evaluation, slot, outcome);

@@ -126,9 +126,9 @@ impl Overload {
 
     /// Returns whether a request of `client` may be served.
     #[inline]
-    pub fn admits_request(&self, client: Prefix, criticality: Criticality) -> bool {
+    pub fn admits_request(&self, client: Prefix, criticality: Criticality, now: Timestamp) -> bool {
         self.begun();
-        self.requests.admit(client, criticality.importance(), || (self.clock.now(), roll()))
+        self.requests.admit(client, criticality.importance(), || (now, roll()))
     }
 
     /// Some work was begun.
@@ -338,9 +338,10 @@ mod tests {
         let shown = overload.shown();
         assert_eq!((shown.refusing, shown.pressure[Resource::Memory as usize]), (true, 1.0));
         assert!(!overload.admits_connection(client()));
-        assert!(!overload.admits_request(client(), Criticality::Background));
-        assert!(!overload.admits_request(client(), Criticality::Default));
-        assert!(overload.admits_request(client(), Criticality::Critical));
+        let now = overload.clock.now();
+        assert!(!overload.admits_request(client(), Criticality::Background, now));
+        assert!(!overload.admits_request(client(), Criticality::Default, now));
+        assert!(overload.admits_request(client(), Criticality::Critical, now));
     }
 
     #[test]

@@ -158,11 +158,15 @@ impl RequestHead for LaneHead {
     }
 
     fn form(&self) -> Form {
-        Form::of(&self.method, &some(&self.lines, [header::ACCEPT, header::CONTENT_TYPE]))
+        Form::of_lines(&self.method, self.lines.first(&header::CONTENT_TYPE), self.lines.lines(&header::ACCEPT))
     }
 
     fn origin(&self) -> Option<HeaderValue> {
-        cors::origin(&some(&self.lines, [header::ORIGIN])).cloned()
+        let mut found = HeaderMap::new();
+        for value in self.lines.lines(&header::ORIGIN) {
+            found.append(header::ORIGIN, HeaderValue::from_bytes(value).ok()?);
+        }
+        cors::origin(&found).cloned()
     }
 
     fn put(&mut self, name: HeaderName, written: Option<&'static str>, line: HeaderValue) -> pingora::Result<()> {
@@ -200,19 +204,6 @@ impl WholeHead for LaneHead {
             Body::None | Body::Chunked => None,
         }
     }
-}
-
-/// The lines of these names.
-fn some<const N: usize>(lines: &Lines, names: [HeaderName; N]) -> HeaderMap {
-    let mut found = HeaderMap::new();
-    for name in names {
-        for value in lines.lines(&name) {
-            if let Ok(value) = HeaderValue::from_bytes(value) {
-                found.append(name.clone(), value);
-            }
-        }
-    }
-    found
 }
 
 /// How much body follows a head with these lines. What it says of that was judged as it came, and policies cannot edit it.

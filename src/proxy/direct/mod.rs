@@ -29,6 +29,7 @@ mod head;
 mod scratch;
 mod upload;
 
+use std::any::Any;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -37,6 +38,7 @@ use std::time::Duration;
 
 use http::{HeaderValue, header};
 use pingora::Error;
+use tokio::time::Instant;
 
 use self::client::{Client, Http1};
 use self::scratch::{OriginSide, Scratch};
@@ -54,6 +56,8 @@ use crate::origins::connector;
 use crate::origins::exchange::{AnswerLines, Body, Exchange, Piece};
 use crate::policy::{Action, Protocol};
 use crate::running::process::Process;
+use crate::system::timer::Alarm;
+use crate::units::Timestamp;
 use tidegate_http::head::{Body as RequestBody, Head};
 
 /// The most attempts at one request, whatever a policy asks for.
@@ -99,16 +103,18 @@ impl DirectLane {
 
     /// Judges the request that has come, and serves it if that is for the lane.
     async fn next(&self, requests: &mut Requests<'_, Transport>, head: Head, scratch: &mut Scratch) -> Next {
-        let context = RequestContext::boxed(self.process.generation());
-        let names = context.generation.engine().fields().all();
-        if scratch.head.read(&head, requests.wire.inbox(), names).is_none() {
+        let Scratch { head: lane_head, context, text, origin } = scratch;
+        // in the place where it stays, as it is some kilobytes
+        let judged = context.insert(RequestContext::new(self.process.generation(), Timestamp::ZERO));
+        let names = judged.generation.engine().fields().all();
+        if lane_head.read(&head, requests.wire.inbox(), names).is_none() {
             return Next::Left(Left::Request(head, None));
         }
         let stays = requests.may_stay(&head);
         let info = &requests.wire.client().info;
-        let (mut context, redirected) = if head.body == RequestBody::None {
-            match judge::at_head(&self.process, info, &mut scratch.head, context, stays) {
-                AtHead::Forward(context) => (context, None),
+        let redirected = if head.body == RequestBody::None {
+            match judge::at_head(&self.process, info, lane_head, judged, stays) {
+                AtHead::Forward => None,
                 AtHead::Unread => return Next::Left(Left::Request(head, None)),
                 AtHead::Answer { answer, stay } => {
                     requests.begin(&head);
@@ -125,19 +131,20 @@ impl DirectLane {
             }
         } else {
             // it is answered only once it is begun, as its body has to be dealt with
-            let mut context = context;
-            match judge::judge(&self.process, Some(info), &mut scratch.head, &mut context) {
-                Ok(redirected) => (context, redirected),
+            match judge::judge(&self.process, Some(info), lane_head, judged) {
+                Ok(redirected) => redirected,
                 Err(_) => return Next::Left(Left::Request(head, None)),
             }
         };
-        if !is_for_us(&context) {
-            return Next::Left(Left::Request(head, Some(context)));
+        if !is_for_us(judged) {
+            let context = context.take().map(|context| -> Box<dyn Any + Send + Sync> { Box::new(context) });
+            return Next::Left(Left::Request(head, context));
         }
         requests.begin(&head);
-        let mut client = Http1::new(requests.wire, &mut scratch.head, &mut scratch.text, stays);
+        let (wire, alarm) = requests.parts();
+        let mut client = Http1::new(wire, lane_head, text, stays);
         // in a box, so that a connection that waits for its next request has no room for one
-        Box::pin(self.request(&mut client, &mut context, redirected, &mut scratch.origin)).await;
+        Box::pin(self.request(&mut client, judged, redirected, (origin, alarm))).await;
         if client.stays().await { Next::Another } else { Next::Left(Left::Close) }
     }
 
@@ -147,7 +154,7 @@ impl DirectLane {
         client: &mut impl Client,
         context: &mut RequestContext,
         redirected: Option<Answer>,
-        side: &mut OriginSide,
+        side: (&mut OriginSide, &mut Alarm),
     ) {
         let process = &*self.process;
         let served = match outcome::judged(process, client, context, redirected).await {
@@ -156,7 +163,7 @@ impl DirectLane {
             Err(error) => Err(error),
         };
         if let Err(error) = served {
-            response::failed(process, client, &error, context).await;
+            Box::pin(response::failed(process, client, &error, context)).await;
             client.close();
         }
         response::ended(process, client, context);
@@ -167,12 +174,12 @@ impl DirectLane {
         &self,
         client: &mut impl Client,
         context: &mut RequestContext,
-        side: &mut OriginSide,
+        (side, alarm): (&mut OriginSide, &mut Alarm),
     ) -> pingora::Result<()> {
         let mut attempts = 1;
         side.upload.begin(client.head().method().is_idempotent());
         loop {
-            match self.attempt(client, context, side).await {
+            match self.attempt(client, context, (side, alarm)).await {
                 Err(error) if error.retry() && attempts < MOST_ATTEMPTS => attempts += 1,
                 ended => return ended,
             }
@@ -183,15 +190,20 @@ impl DirectLane {
         &self,
         client: &mut impl Client,
         context: &mut RequestContext,
-        side: &mut OriginSide,
+        (side, alarm): (&mut OriginSide, &mut Alarm),
     ) -> pingora::Result<()> {
         let clock = &self.process.clock;
         let target = forward::attempt(&self.process, client, context)?;
-        let kept = context.attempt.as_ref().and_then(|attempt| attempt.kept().take(target.way.key()));
+        let mut now = Instant::now();
+        let kept = context.attempt.as_ref().and_then(|attempt| attempt.kept().take(target.way.key(), now));
         let (stream, reused) = match kept {
             Some(stream) => (stream, true),
-            None => match connector::open(Arc::clone(&target.way), target.address, target.connect).await {
-                Ok(stream) => (Box::new(stream), false),
+            // what is rare stands in a box of its own, so that every request's is small
+            None => match Box::pin(connector::open(Arc::clone(&target.way), target.address, target.connect)).await {
+                Ok(stream) => {
+                    now = Instant::now();
+                    (Box::new(stream), false)
+                }
                 Err(mut error) => {
                     error.as_up();
                     let again = attempts::not_connected(context, client, &error, clock);
@@ -202,7 +214,7 @@ impl DirectLane {
         };
         observe::connected(context, reused);
         let OriginSide { lines, text, upload, answer, buffers } = side;
-        let mut exchange = Exchange::new(stream, target.read, buffers);
+        let mut exchange = Exchange::new(stream, (now, target.read), (buffers, alarm));
         let ended = async {
             client.head().travels_on(lines)?;
             forward::head(client, lines, context)?;
@@ -294,7 +306,7 @@ impl<C: Client> Run<'_, '_, C> {
             let piece: Piece = self.either(|exchange, cx| exchange.poll_piece(cx)).await?;
             let length = self.exchange.data(&piece).len() as u64;
             if let Some(pause) = response::body(self.process, self.client, length, self.context)? {
-                tokio::time::sleep(pause).await;
+                Box::pin(tokio::time::sleep(pause)).await;
             }
             self.client.write_piece(self.exchange.data(&piece), piece.ends).await?;
             self.exchange.taken();

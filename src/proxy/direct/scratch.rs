@@ -3,21 +3,24 @@
 
 use std::cell::RefCell;
 
+use super::super::context::RequestContext;
 use super::head::LaneHead;
 use super::upload::Upload;
 use crate::origins::exchange::{AnswerLines, Buffers};
 use tidegate_http::lines::Lines;
 
 /// How many a thread keeps.
-const MOST: usize = 32;
+const MOST: usize = 128;
 /// Larger buffers are not kept.
 const MOST_BYTES: usize = 16 * 1024;
 
 /// The memory of one request.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Scratch {
     /// The head that came.
     pub head: LaneHead,
+    /// What is remembered of the request. None between requests, as it holds the policy that was in force.
+    pub context: Option<RequestContext>,
     /// Heads for the client, as bytes.
     pub text: Vec<u8>,
     /// What the way to the origin needs.
@@ -41,7 +44,7 @@ pub struct OriginSide {
 
 thread_local! {
     /// Boxed, so that only a pointer moves.
-    #[expect(clippy::vec_box, reason = "each is some hundred bytes")]
+    #[expect(clippy::vec_box, reason = "each is some kilobytes")]
     static FREE: RefCell<Vec<Box<Scratch>>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -53,6 +56,7 @@ impl Scratch {
 
     /// Gives it back.
     pub fn put(mut self: Box<Self>) {
+        self.context = None;
         self.origin.buffers.rest(MOST_BYTES);
         let OriginSide { lines, text, upload, answer, .. } = &self.origin;
         let heads = [self.head.capacity(), lines.capacity(), answer.lines.capacity()];

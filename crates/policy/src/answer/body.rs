@@ -94,6 +94,14 @@ impl Wants {
         let mut wants = Wants::NOTHING;
         let ranges = accept.flat_map(|line| split_outside_quotes(line, b','));
         for range in ranges.take(MOST_RANGES) {
+            if range == b"*/*" {
+                // what most programs say
+                wants.named = true;
+                for best in [&mut wants.problem, &mut wants.json, &mut wants.html, &mut wants.text] {
+                    better(best, (Exactness::Any, WHOLE));
+                }
+                continue;
+            }
             wants.named |= !range.trim_ascii().is_empty();
             let Some((name, weight)) = media_range(range) else { continue };
             consider(&mut wants.problem, name, weight, "application/problem+json", "application/*");
@@ -181,17 +189,19 @@ impl Content<'_> {
 
     fn problem(&self, out: &mut Vec<u8>) {
         out.reserve(384);
-        out.extend_from_slice(br#"{"type":"#);
-        own(out, self.meaning.problem.uri());
-        out.extend_from_slice(br#","title":"#);
-        own(out, self.meaning.title());
-        out.extend_from_slice(br#","status":"#);
+        // the program's own words, in which nothing is to be escaped
+        out.extend_from_slice(br#"{"type":""#);
+        out.extend_from_slice(self.meaning.problem.uri().as_bytes());
+        out.extend_from_slice(br#"","title":""#);
+        out.extend_from_slice(self.meaning.title().as_bytes());
+        out.extend_from_slice(br#"","status":"#);
         json::number(out, u64::from(self.meaning.status.as_u16()));
         out.extend_from_slice(br#","detail":"#);
         own(out, self.detail);
         if let Some(id) = self.id {
-            out.extend_from_slice(br#","instance":"#);
-            json::text(out, &id.text(), usize::MAX);
+            out.extend_from_slice(br#","instance":""#);
+            out.extend_from_slice(&id.text());
+            out.push(b'"');
         }
         if self.meaning.problem.is_of_a_limit() {
             out.extend_from_slice(br#","violated-policies":["#);
@@ -222,6 +232,9 @@ fn is_grpc(content_type: &[u8]) -> bool {
 /// How much a client wants a type: the weight in thousandths, then how exactly it was named.
 type Preference = (u16, Exactness);
 
+/// The most weight that there is.
+const WHOLE: u16 = 1_000;
+
 const UNWANTED: Preference = (0, Exactness::Unnamed);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -248,6 +261,11 @@ fn consider(best: &mut Preference, range: &[u8], weight: u16, exact: &str, famil
     } else {
         return;
     };
+    better(best, (exactness, weight));
+}
+
+/// Takes the more exact, and of equally exact ones the heavier.
+fn better(best: &mut Preference, (exactness, weight): (Exactness, u16)) {
     if (exactness, weight) > (best.1, best.0) {
         *best = (weight, exactness);
     }
@@ -259,7 +277,7 @@ fn media_range(range: &[u8]) -> Option<(&[u8], u16)> {
     let mut parts = split_outside_quotes(range, b';').map(<[u8]>::trim_ascii);
     let name = parts.next()?;
     let weight = parts.find_map(|part| part.strip_prefix(b"q=").or_else(|| part.strip_prefix(b"Q=")));
-    Some((name, weight.map_or(Some(1_000), thousandths)?))
+    Some((name, weight.map_or(Some(WHOLE), thousandths)?))
 }
 
 /// `0`, `1`, and up to three decimals between them (RFC 9110 §12.4.2).
@@ -273,7 +291,7 @@ fn thousandths(weight: &[u8]) -> Option<u16> {
     let value = iter::once(whole)
         .chain(digits())
         .try_fold(0, |value: u16, digit| digit.is_ascii_digit().then(|| value * 10 + u16::from(digit - b'0')))?;
-    (value <= 1_000).then_some(value)
+    (value <= WHOLE).then_some(value)
 }
 
 /// The pieces between separators, but for those within quotes.
