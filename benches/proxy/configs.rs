@@ -25,7 +25,8 @@ impl Process {
     pub const ONE: Process = Process { workers: 1, limits: None };
 }
 
-/// tidegate's policy. It chooses its ports itself and says which. Its edits have no word for the request's Host, so that
+/// tidegate's policy. It chooses its ports itself and says which. It looks at every request for overload, and takes no delay for one: the load
+/// is as much as the CPU can do, and none of it is to be refused. Its edits have no word for the request's Host, so that
 /// X-Forwarded-Host is a constant.
 pub fn tidegate(row: Row, direct: bool, process: Process, origin: SocketAddr, directory: &Path) -> String {
     let folder = directory.display();
@@ -72,7 +73,7 @@ pub fn tidegate(row: Row, direct: bool, process: Process, origin: SocketAddr, di
   main:
     address: \"127.0.0.1:0\"
     connections: {{ max: 20000, per_client: none, handshakes: none, requests: 1000000, idle: 1h, lifetime: none }}
-{tls}server: {{ threads: {}, direct: {} }}
+{tls}server: {{ threads: {}, direct: {}, overload: {{ delay: 10s }} }}
 trusted_proxies: [127.0.0.0/8]
 responses: {{ ratelimit_headers: {} }}
 {telemetry}{named}routes:

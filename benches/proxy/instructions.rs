@@ -11,6 +11,7 @@ use std::process::Command;
 
 use crate::configs::Process;
 use crate::process::Layout;
+use crate::ratios::answers_as_its_row;
 use crate::report::print_bar;
 use crate::rows::{Kind, OURS, Row, Subject};
 use crate::site::{Site, Start, find};
@@ -99,8 +100,14 @@ fn count(
     load.end()?;
     tell("zero")?;
     load.begin(&format!("requests {COUNTED}"))?;
-    load.end()?;
+    let seen = load.end()?;
     tell("dump")?;
+    if !answers_as_its_row(subject.row, &seen) {
+        let (row, name, statuses) = (subject.row.word(), subject.kind.name(), &seen.statuses);
+        return Err(io::Error::other(format!(
+            "{row}, {name}: answered by {statuses:?}, so that its count means nothing"
+        )));
+    }
     drop((load, proxy));
     let mut most = Count::default();
     for file in fs::read_dir(&folder)? {

@@ -126,7 +126,7 @@ pub fn run(site: &Site, layout: Layout, rows: &[Row], kinds: &[Kind], rounds: us
 }
 
 /// Whether the row's status is all there is, but for one in a hundred: nginx cannot be told to admit less than one a minute.
-fn answers_as_its_row(row: Row, seen: &Seen) -> bool {
+pub fn answers_as_its_row(row: Row, seen: &Seen) -> bool {
     let right = seen.statuses.get(&row.status()).copied().unwrap_or(0);
     (seen.requests() - right) * 100 <= seen.requests()
 }

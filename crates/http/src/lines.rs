@@ -10,7 +10,6 @@
 use std::ops::Range;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use memchr::memchr;
 
 use crate::head::scan::{TOKEN, line_feed, run_end, value_end};
 use crate::head::trim;
@@ -65,6 +64,7 @@ struct Mark(u32);
 
 impl Mark {
     /// The same for all spellings of a name.
+    #[inline]
     fn of(name: &[u8]) -> Mark {
         let lower = |byte: Option<&u8>| u32::from(byte.copied().unwrap_or_default() | 0x20);
         Mark((name.len() as u32) << 16 | lower(name.first()) << 8 | lower(name.last()))
@@ -95,6 +95,11 @@ impl Lines {
         self.lines.clear();
     }
 
+    /// The bytes of all that was read and added.
+    pub fn bytes(&self) -> usize {
+        self.text.len()
+    }
+
     /// The memory that is kept, in bytes.
     pub fn capacity(&self) -> usize {
         self.text.capacity() + self.lines.capacity() * size_of::<Line>()
@@ -112,7 +117,8 @@ impl Lines {
             if line.is_empty() {
                 return Some(());
             }
-            let (name, behind) = line.split_at_checked(memchr(b':', line)?)?;
+            // most names are shorter than what a search for one byte in a vector begins to pay for
+            let (name, behind) = line.split_at_checked(line.iter().position(|byte| *byte == b':')?)?;
             let value = trim(behind.get(1..)?);
             let blanks = behind.get(1..)?.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
             let from = start + name.len() + 1 + blanks;
@@ -228,6 +234,7 @@ impl Lines {
         self.lines.iter().position(|line| self.is_named(line, name, mark))
     }
 
+    #[inline]
     fn is_named(&self, line: &Line, name: &[u8], mark: Mark) -> bool {
         line.mark == mark && self.part(line.name).eq_ignore_ascii_case(name)
     }

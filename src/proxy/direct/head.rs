@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::str;
 
+use bytes::BytesMut;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version, header};
 use pingora::{Error, ErrorType};
 
@@ -40,6 +41,8 @@ pub struct LaneHead {
     hop_by_hop: bool,
     lines: Lines,
     read: HeaderMap,
+    /// Of those, what is in use and what will be.
+    values: BytesMut,
 }
 
 impl LaneHead {
@@ -68,9 +71,13 @@ impl LaneHead {
     /// Copies the lines that a decision may read.
     fn gather(&mut self, names: &[HeaderName]) -> Option<()> {
         self.read.clear();
+        // nobody has those of the request before any more, so that this is their memory again
+        self.values.reserve(self.lines.bytes());
         for name in &*read_of(&self.method, names) {
             for value in self.lines.lines(name) {
-                self.read.try_append(name, HeaderValue::from_bytes(value).ok()?).ok()?;
+                self.values.extend_from_slice(value);
+                let value = HeaderValue::from_maybe_shared(self.values.split().freeze()).ok()?;
+                self.read.try_append(name, value).ok()?;
             }
         }
         Some(())
@@ -93,7 +100,7 @@ impl LaneHead {
 
     /// The memory that is kept for the next one, in bytes.
     pub fn capacity(&self) -> usize {
-        self.target.capacity() + self.lines.capacity()
+        self.target.capacity() + self.lines.capacity() + self.values.capacity()
     }
 
     /// Makes `upstream` the lines that travel on: without those that concern the client's connection only, and what its `Connection`
