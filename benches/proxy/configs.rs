@@ -34,7 +34,8 @@ pub fn tidegate(row: Row, direct: bool, process: Process, origin: SocketAddr, di
     let limits = match (process.limits, row) {
         (Some(count), _) => {
             let names: Vec<String> = (0..count).map(|index| format!("limit{index}")).collect();
-            named.push_str("limits:\n");
+            // an empty map would have no value
+            named.push_str(if count > 0 { "limits:\n" } else { "" });
             for name in &names {
                 let _ = writeln!(named, "  {name}: {{ rate: 1000/s burst 1000 }}");
             }
