@@ -37,7 +37,7 @@ pub fn tidegate(row: Row, direct: bool, process: Process, origin: SocketAddr, di
             // an empty map would have no value
             named.push_str(if count > 0 { "limits:\n" } else { "" });
             for name in &names {
-                let _ = writeln!(named, "  {name}: {{ rate: 1000/s burst 1000 }}");
+                let _ = writeln!(named, "  {name}: {{ rate: 1000/s, burst: 1000 }}");
             }
             String::new()
         }
