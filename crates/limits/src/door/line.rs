@@ -5,7 +5,6 @@
 
 mod out;
 
-use self::out::Seen;
 use super::nodes::{Active, Holder, LEVELS, Label, NONE, Nodes, Path};
 use crate::units::{Criticality, Timestamp};
 
@@ -143,6 +142,15 @@ pub struct Line {
     pub(super) held_counts: f32,
     /// What was seen when all that wait were last compared to push one out.
     seen: Option<Seen>,
+}
+
+/// Who claimed most, and between which scores all lay.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    at: Timestamp,
+    most: (Criticality, f32),
+    least: f32,
+    top: f32,
 }
 
 /// So many of the heaviest are named where a request goes without.

@@ -2,17 +2,8 @@
 
 use std::time::Duration;
 
-use super::{Group, Left, Line, Standing, Ticket};
+use super::{Group, Left, Line, Seen, Standing, Ticket};
 use crate::units::{Criticality, Timestamp};
-
-/// Who claimed most, and between which scores all lay.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Seen {
-    at: Timestamp,
-    most: (Criticality, f32),
-    least: f32,
-    top: f32,
-}
 
 /// For so long nobody who waits comes to claim more than the one who claimed most, but for what is given to them meanwhile.
 const SEEN: Duration = Duration::from_millis(1);
