@@ -133,7 +133,7 @@ pub static TABLE: &[Row] = &[
         numbers: "two tables of one seed against one; two summaries of refused keys; sums by key of 3,000 requests through bytes and back",
         adapted: "gates with `sharing: estimate` tell each other sums by key, not tables; what is not counted alike is refused when the policy is loaded",
         loads: &["a: { rate: 5/m, store: shared, sharing: estimate }"],
-        refuses: &["a: { type: quota, max: 5, window: 1m, sliding: true, store: shared, sharing: estimate }"],
+        refuses: &["a: { type: distinct, of: path, max: 5, window: 1m, store: shared, sharing: estimate }"],
         also: &["tests/gate/estimates.rs::three_gates_stay_within_what_their_knowledge_allows_and_shed_what_is_beyond"],
         documented: "limits/cluster.md#an-estimate",
     },
