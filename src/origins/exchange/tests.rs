@@ -54,7 +54,7 @@ async fn body_of(exchange: &mut Exchange<'_>) -> (Vec<u8>, Option<Box<Error>>) {
 /// What comes of an answer in pieces of this size: its body, and whether the connection can be kept.
 async fn through(answer: &[u8], size: usize, closes: bool) -> (Vec<u8>, bool, bool) {
     let mut buffers = Default::default();
-    let (mut exchange, mut far) = asked(&Method::GET, &mut buffers, size % 2 == 0).await;
+    let (mut exchange, mut far) = asked(&Method::GET, &mut buffers, size.is_multiple_of(2)).await;
     let sent = answer.to_vec();
     let origin = tokio::spawn(async move {
         // a close with unread bytes would be a reset

@@ -44,7 +44,6 @@ pub struct OriginSide {
 
 thread_local! {
     /// Boxed, so that only a pointer moves.
-    #[expect(clippy::vec_box, reason = "each is some kilobytes")]
     static FREE: RefCell<Vec<Box<Scratch>>> = const { RefCell::new(Vec::new()) };
 }
 

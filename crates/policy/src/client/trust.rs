@@ -43,7 +43,7 @@ pub struct ClientRules {
     pub ipv6_prefix: u8,
     /// NAT64 prefixes beside the well-known one, under which an IPv4 address is keyed as itself.
     pub translation: Vec<Translation>,
-    /// Fields of trusted peers that reach the origin although nobody here reads them; see [`hearsay`](tidegate_http::hearsay).
+    /// Fields of trusted peers that reach the origin although nobody here reads them; see [`hearsay`].
     pub keep_headers: Vec<HeaderName>,
     /// The field in which trusted peers say how much a request matters; `None`: nobody is believed about that.
     pub criticality: Option<CriticalityField>,

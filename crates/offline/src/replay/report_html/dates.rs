@@ -48,7 +48,7 @@ fn label(second: u64, step: u64, length: u64) -> String {
     // such as 2026-11-21T08:35:00Z
     let text = instant(second);
     let part = |from: usize, until: usize| text.get(from..until).unwrap_or_default();
-    if second % DAY == 0 {
+    if second.is_multiple_of(DAY) {
         let month = part(5, 7).parse::<usize>().ok().and_then(|month| MONTHS.get(month.checked_sub(1)?));
         let (day, month) = (part(8, 10).trim_start_matches('0'), month.copied().unwrap_or_default());
         return if length >= 364 * DAY { format!("{day} {month} {}", part(0, 4)) } else { format!("{day} {month}") };
