@@ -263,9 +263,9 @@ pub fn t9_what_adds_up_adds_up_counter_for_counter() {
     }
     assert_eq!(told, admitted);
     // other dimensions: what is not counted alike is refused when it is loaded, not ignored
-    let sliding = "type: quota, max: 5, window: 1m, sliding: true, sharing: estimate";
-    let told = refused(&with_store(sliding).replace("rate: 5/m, ", ""));
-    assert!(told.contains("sliding"), "{told}");
+    let values = "type: distinct, of: path, max: 5, window: 1m, sharing: estimate";
+    let told = refused(&with_store(values).replace("rate: 5/m, ", ""));
+    assert!(told.contains("distinct"), "{told}");
 }
 
 pub fn t10_every_vector_resolves_to_its_key() {
