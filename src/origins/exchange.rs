@@ -181,7 +181,7 @@ pub struct Piece {
 impl<'a> Exchange<'a> {
     /// An exchange that begins now on a connection that waits for a request. `patience`: the longest wait for the head of the answer, or a
     /// piece of its body.
-    /// The alarm is best one that the same task has used before.
+    /// An alarm that the same task has used before is cheapest.
     pub fn new(
         stream: Box<OriginStream>,
         (now, patience): (Instant, Duration),

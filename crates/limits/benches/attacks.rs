@@ -3,6 +3,8 @@
 
 #[path = "../tests/door/attacks.rs"]
 mod attacks;
+#[path = "../tests/door/fate.rs"]
+mod fate;
 #[path = "../tests/door/world.rs"]
 #[expect(dead_code, reason = "the tests have other worlds too")]
 mod world;

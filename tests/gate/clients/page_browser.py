@@ -11,6 +11,7 @@ then compares the page with the metrics. Chromium is driven by its DevTools prot
 
 import asyncio
 import base64
+import contextlib
 import json
 import pathlib
 import re
@@ -182,6 +183,24 @@ class Tab:
         return sorted({told["request"]["url"] for told in sent})
 
 
+@contextlib.asynccontextmanager
+async def browser():
+    """A headless Chromium, as the port of its DevTools."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        command = ["chromium", *FLAGS, f"--user-data-dir={folder}", "about:blank"]
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            told = pathlib.Path(folder, "DevToolsActivePort")
+            for _ in range(PATIENCE * 10):
+                if told.exists() and "\n" in told.read_text():
+                    break
+                await asyncio.sleep(0.1)
+            yield told.read_text().split("\n")[0]
+        finally:
+            process.terminate()
+            process.wait()
+
+
 async def tab(port):
     def new():
         request = urllib.request.Request(f"http://127.0.0.1:{port}/json/new?about:blank", method="PUT")
@@ -229,70 +248,57 @@ async def main(page, metrics, screenshots, axe=None):
     screenshots = pathlib.Path(screenshots)
     screenshots.mkdir(parents=True, exist_ok=True)
     seen = {}
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        command = ["chromium", *FLAGS, f"--user-data-dir={folder}", "about:blank"]
-        browser = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        try:
-            told = pathlib.Path(folder, "DevToolsActivePort")
-            for _ in range(PATIENCE * 10):
-                if told.exists() and "\n" in told.read_text():
-                    break
-                await asyncio.sleep(0.1)
-            port = told.read_text().split("\n")[0]
+    async with browser() as port:
+        # before any script: the first paint, which is also all there is without scripts
+        still = await tab(port)
+        await still.do("Emulation.setScriptExecutionDisabled", value=True)
+        await still.wear("light", 1280, 900)
+        await still.open(page)
+        seen["first_paint"] = {"text": await still.ask("document.body.innerText"), "trends": await still.ask(TRENDS)}
+        await still.do("Page.close")
 
-            # before any script: the first paint, which is also all there is without scripts
-            still = await tab(port)
-            await still.do("Emulation.setScriptExecutionDisabled", value=True)
-            await still.wear("light", 1280, 900)
-            await still.open(page)
-            seen["first_paint"] = {"text": await still.ask("document.body.innerText"), "trends": await still.ask(TRENDS)}
-            await still.do("Page.close")
+        looks = [("light", "light", 1280, 900), ("dark", "dark", 1280, 900), ("phone", "light", 390, 844),
+                 ("tablet", "dark", 820, 1100), ("narrow", "dark", 320, 700)]
+        tabs = {}
+        for name, theme, width, height in looks:
+            it = tabs[name] = await tab(port)
+            await it.wear(theme, width, height)
+            await it.open(page)
+            await it.until("the stream", "document.getElementById('state').textContent === 'live'")
+            ended = ("Number(document.querySelector('#routes svg[role=img]').getAttribute('aria-label')"
+                     ".match(/([0-9,]+) limited/)[1].replace(/,/g, ''))")
+            before = await it.ask(ended)
+            await it.until("an update", f"{ended} > {before}")
+            seen[name] = {
+                "paper": await it.ask("getComputedStyle(document.body).backgroundColor"),
+                "too_wide": await it.ask(TOO_WIDE),
+                "nameless": await it.ask(NAMELESS),
+                "contrast": await it.ask(CONTRAST),
+                "screens": await it.ask("document.documentElement.scrollHeight / innerHeight"),
+            }
+            if axe:
+                await it.ask(pathlib.Path(axe).read_text() + "; undefined")
+                seen[name]["violations"] = await it.ask(AXE)
+            await it.shoot(screenshots / f"page-{name}.png")
+            seen[name]["cut"] = await it.ask(CUT)
+        light = tabs["light"]
+        seen["keyboard"] = await keyboard(light)
+        await light.ask("(theme.value = 'dark', theme.dispatchEvent(new Event('change')))")
+        seen["chosen_dark"] = await light.ask("getComputedStyle(document.body).backgroundColor")
+        await light.wear("light", 1280, 900, "reduce")
+        seen["smooth"] = await light.ask("getComputedStyle(document.documentElement).scrollBehavior")
 
-            looks = [("light", "light", 1280, 900), ("dark", "dark", 1280, 900), ("phone", "light", 390, 844),
-                     ("tablet", "dark", 820, 1100), ("narrow", "dark", 320, 700)]
-            tabs = {}
-            for name, theme, width, height in looks:
-                it = tabs[name] = await tab(port)
-                await it.wear(theme, width, height)
-                await it.open(page)
-                await it.until("the stream", "document.getElementById('state').textContent === 'live'")
-                ended = ("Number(document.querySelector('#routes svg[role=img]').getAttribute('aria-label')"
-                         ".match(/([0-9,]+) limited/)[1].replace(/,/g, ''))")
-                before = await it.ask(ended)
-                await it.until("an update", f"{ended} > {before}")
-                seen[name] = {
-                    "paper": await it.ask("getComputedStyle(document.body).backgroundColor"),
-                    "too_wide": await it.ask(TOO_WIDE),
-                    "nameless": await it.ask(NAMELESS),
-                    "contrast": await it.ask(CONTRAST),
-                    "screens": await it.ask("document.documentElement.scrollHeight / innerHeight"),
-                }
-                if axe:
-                    await it.ask(pathlib.Path(axe).read_text() + "; undefined")
-                    seen[name]["violations"] = await it.ask(AXE)
-                await it.shoot(screenshots / f"page-{name}.png")
-                seen[name]["cut"] = await it.ask(CUT)
-            light = tabs["light"]
-            seen["keyboard"] = await keyboard(light)
-            await light.ask("(theme.value = 'dark', theme.dispatchEvent(new Event('change')))")
-            seen["chosen_dark"] = await light.ask("getComputedStyle(document.body).backgroundColor")
-            await light.wear("light", 1280, 900, "reduce")
-            seen["smooth"] = await light.ask("getComputedStyle(document.documentElement).scrollBehavior")
-
-            print("looked", flush=True)
-            await asyncio.get_event_loop().run_in_executor(None, sys.stdin.readline)
-            # the page follows by a second, so it is asked until nothing changes any more
-            for _ in range(PATIENCE):
-                seen["numbers"], seen["trends"] = await light.ask(NUMBERS), await light.ask(TRENDS)
-                seen["metrics"] = scraped(metrics)
-                await asyncio.sleep(1.5)
-                if seen["trends"] == await light.ask(TRENDS):
-                    break
-            seen["complaints"] = [complaint for it in tabs.values() for complaint in it.complaints()]
-            seen["asked_for"] = sorted({address for it in tabs.values() for address in it.asked_for()})
-        finally:
-            browser.terminate()
-            browser.wait()
+        print("looked", flush=True)
+        await asyncio.get_event_loop().run_in_executor(None, sys.stdin.readline)
+        # the page follows by a second, so it is asked until nothing changes any more
+        for _ in range(PATIENCE):
+            seen["numbers"], seen["trends"] = await light.ask(NUMBERS), await light.ask(TRENDS)
+            seen["metrics"] = scraped(metrics)
+            await asyncio.sleep(1.5)
+            if seen["trends"] == await light.ask(TRENDS):
+                break
+        seen["complaints"] = [complaint for it in tabs.values() for complaint in it.complaints()]
+        seen["asked_for"] = sorted({address for it in tabs.values() for address in it.asked_for()})
     print(json.dumps(seen), flush=True)
 
 

@@ -9,43 +9,30 @@ AXE is axe-core's script; with it the report's violations of its rules are told,
 import asyncio
 import json
 import pathlib
-import subprocess
 import sys
-import tempfile
 
-from page_browser import AXE, CONTRAST, FLAGS, PATIENCE, TOO_WIDE, tab
+from page_browser import AXE, CONTRAST, TOO_WIDE, browser, tab
 
 LOOKS = [("wide", "light", 1280, 900), ("dark", "dark", 1280, 900), ("phone", "light", 390, 844)]
 
 
 async def main(file, axe=None):
     seen = {}
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        command = ["chromium", *FLAGS, f"--user-data-dir={folder}", "about:blank"]
-        browser = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        try:
-            told = pathlib.Path(folder, "DevToolsActivePort")
-            for _ in range(PATIENCE * 10):
-                if told.exists() and "\n" in told.read_text():
-                    break
-                await asyncio.sleep(0.1)
-            for name, theme, width, height in LOOKS:
-                it = await tab(told.read_text().split("\n")[0])
-                await it.wear(theme, width, height)
-                await it.open(pathlib.Path(file).resolve().as_uri())
-                seen[name] = {
-                    "too_wide": await it.ask(TOO_WIDE),
-                    "contrast": await it.ask(CONTRAST),
-                    "width": await it.ask("document.body.getBoundingClientRect().width"),
-                    "text": await it.ask("document.body.innerText"),
-                    "complaints": it.complaints(),
-                }
-                if axe:
-                    await it.ask(pathlib.Path(axe).read_text() + "; undefined")
-                    seen[name]["violations"] = await it.ask(AXE)
-        finally:
-            browser.terminate()
-            browser.wait()
+    async with browser() as port:
+        for name, theme, width, height in LOOKS:
+            it = await tab(port)
+            await it.wear(theme, width, height)
+            await it.open(pathlib.Path(file).resolve().as_uri())
+            seen[name] = {
+                "too_wide": await it.ask(TOO_WIDE),
+                "contrast": await it.ask(CONTRAST),
+                "width": await it.ask("document.body.getBoundingClientRect().width"),
+                "text": await it.ask("document.body.innerText"),
+                "complaints": it.complaints(),
+            }
+            if axe:
+                await it.ask(pathlib.Path(axe).read_text() + "; undefined")
+                seen[name]["violations"] = await it.ask(AXE)
     print(json.dumps(seen), flush=True)
 
 

@@ -291,3 +291,39 @@ fn those_who_hold_and_wait_are_named_the_heaviest_first_and_a_network_before_its
     assert_eq!(all, [(1, 2, 0), (2, 1, 0), (3, 0, 1)]);
     assert_eq!(places.held_by_class(), [1, 1, 0, 1]);
 }
+
+#[test]
+fn a_full_line_pushes_out_the_heaviest_whether_it_came_last_or_not() {
+    let mut places = Places::new(PlacesSpec { queue: 3, ..PlacesSpec::new(1) });
+    let at = |micros: u64| Timestamp::from_nanos(3_600_000_000_000 + micros * 1_000);
+    let mut ask = |host: u32, name: u64, micros: u64| {
+        let asks = Asks { path: path(host << 16), label: Label([name, 0, 0]), ..Asks::NOBODY };
+        let mut out = Vec::new();
+        let arrived = places.arrive(&asks, at(micros), &mut |act| out.extend(pushed_out(act)));
+        (arrived, out)
+    };
+    let (heavy, light, other) = (0x0a00, 0x0b00, 0x0c00);
+    // one holds the place and fills the line
+    (0..4).for_each(|_| assert!(ask(heavy, 1, 0).1.is_empty()));
+    let stays = |(arrived, out): (Arrived, Vec<Ticket>)| matches!(arrived, Arrived::Waits(own) if !out.contains(&own));
+    assert!(!stays(ask(heavy, 1, 1)), "all are compared, and its newest goes");
+    assert!(!stays(ask(heavy, 1, 2)), "it claims what the one before claimed");
+    let (arrived, out) = ask(light, 2, 3);
+    assert_eq!(out.len(), 1, "somebody else goes");
+    assert!(stays((arrived, out)), "who claims less is compared with all");
+    assert!(stays(ask(other, 3, 4)));
+    assert!(!stays(ask(heavy, 1, 5)), "the heaviest is still the one");
+    // of three that claim the same, the newest goes, a moment later and long after
+    let third = 0x0d00;
+    assert!(stays(ask(third, 4, 6)), "the last one of the heaviest goes");
+    for (name, micros) in [(5, 7), (6, 8), (7, 5_000)] {
+        assert!(!stays(ask(0x0e00 + name, u64::from(name), micros)), "{name}");
+    }
+}
+
+fn pushed_out<G>(act: Act<G>) -> Option<Ticket> {
+    match act {
+        Act::PushedOut(ticket, _) => Some(ticket),
+        Act::Given(..) => None,
+    }
+}

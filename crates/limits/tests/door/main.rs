@@ -1,6 +1,7 @@
 //! The fair door in virtual time: floods against bystanders, and its laws.
 
 mod attacks;
+mod fate;
 mod laws;
 mod rate;
 mod scenes;

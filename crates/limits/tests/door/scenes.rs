@@ -8,7 +8,8 @@ use tidegate_limits::door::{PlacesSpec, Reserve, Reserved, TokensSpec};
 
 use tidegate_limits::units::Criticality;
 
-use crate::world::{Client, Fair, Fate, How, MS, Rate, SECOND, World};
+use crate::fate::Fate;
+use crate::world::{Client, Fair, How, MS, Rate, SECOND, World};
 
 /// When the hostile ones begin, and from when on requests count.
 const BEGIN: u64 = 3 * SECOND;

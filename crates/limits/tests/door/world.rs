@@ -2,12 +2,13 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
-use std::time::Duration;
 
 use tidegate_limits::door::{
     Act, Arrived, Asks, Bucket, Path, PlaceId, Places, PlacesSpec, Ticket, Tokens, TokensSpec,
 };
 use tidegate_limits::units::{Criticality, Timestamp};
+
+use crate::fate::Fate;
 
 pub const MS: u64 = 1_000_000;
 pub const SECOND: u64 = 1_000 * MS;
@@ -42,35 +43,6 @@ pub enum How {
     Connections(u32, u64),
     /// So many at one instant, once in so long.
     Burst(u32, u64),
-}
-
-/// What became of the requests of some clients.
-#[derive(Default, Clone, Debug)]
-pub struct Fate {
-    pub asked: u64,
-    pub served: u64,
-    pub waits: Vec<u64>,
-}
-
-impl Fate {
-    /// The part that was served.
-    pub fn share(&self) -> f64 {
-        self.served as f64 / self.asked.max(1) as f64
-    }
-
-    /// 99 of 100 of those that were served waited no longer.
-    pub fn p99(&self) -> Duration {
-        let mut waits = self.waits.clone();
-        waits.sort_unstable();
-        Duration::from_nanos(waits.get(waits.len() * 99 / 100).copied().unwrap_or(0))
-    }
-
-    fn and(mut self, other: &Fate) -> Fate {
-        self.asked += other.asked;
-        self.served += other.served;
-        self.waits.extend(&other.waits);
-        self
-    }
 }
 
 /// What is before the origin.

@@ -13,7 +13,7 @@ impl Line {
     /// greatest score of all that waited, too.
     ///
     /// A flood that meets a full line is mostly such: whoever came last, and claims no less than the one who claimed most a moment ago, is
-    /// pushed out without a look at the others. With 4,096 that wait that is 2 µs for 37 (`cargo bench --bench door`).
+    /// pushed out without a look at the others. With 4,096 that wait that is 2 µs for 37 (`cargo bench -p tidegate-limits --bench door`).
     pub(in crate::door) fn push_out(&mut self, last: Option<Ticket>, now: Timestamp) -> Option<(Left, f32)> {
         let fresh = self.seen.filter(|seen| now.since(seen.at) < SEEN);
         if let (Some(ticket), Some(seen)) = (last.filter(|ticket| self.waits(*ticket)), fresh) {
