@@ -107,7 +107,7 @@ proptest! {
 
     #[test]
     fn the_way_back_is_told_to_the_nanosecond((meter, now, level, _) in a_case(), units in 1_u32..40) {
-        retry_is_exact(&meter, level, now, units)?;
+        retry_is_exact(&meter, level, now, units, now > u64::MAX / 512 || level > u64::MAX / 512)?;
     }
 
     #[test]
