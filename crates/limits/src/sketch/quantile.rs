@@ -12,8 +12,10 @@
 //! out may count only from the next number on. By one thread, the same numbers at the same times
 //! give the same answers.
 
+use std::io;
 use std::time::Duration;
 
+use crate::saved::{Fault, Reader, Writer, restore_cells, save_cells};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::units::Timestamp;
 use crate::units::time::saturating_nanos;
@@ -77,6 +79,37 @@ impl UpperQuantile {
             self.known.store(self.read().map_or(0, |number| u64::from(number) + 1), Ordering::Relaxed);
         }
         self.known.load(Ordering::Relaxed).checked_sub(1).and_then(|number| u32::try_from(number).ok())
+    }
+
+    /// Writes what it has seen. Numbers that are seen meanwhile may be in it or not.
+    ///
+    /// # Errors
+    /// What the target refuses.
+    pub fn save(&self, to: &mut Writer<'_>) -> io::Result<()> {
+        to.number(self.period.load(Ordering::Relaxed))?;
+        self.histograms.iter().try_for_each(|histogram| {
+            to.number(u64::from(histogram.greatest.load(Ordering::Relaxed)))?;
+            save_cells(to, histogram.counts.iter().map(|count| u64::from(count.load(Ordering::Relaxed))))
+        })
+    }
+
+    /// Reads what was [saved](UpperQuantile::save) of one with the same period, into one that has seen nothing.
+    ///
+    /// # Errors
+    /// Damaged bytes, and other numbers than there can be.
+    pub fn restore(&self, from: &mut Reader<'_>) -> Result<(), Fault> {
+        self.period.store(from.number()?, Ordering::Relaxed);
+        for histogram in &self.histograms {
+            let number = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+            histogram.greatest.store(number(from.number_up_to(u64::from(u32::MAX))?), Ordering::Relaxed);
+            restore_cells(from, BUCKETS, |at, count| {
+                if let Some(cell) = histogram.counts.get(at) {
+                    cell.store(number(count), Ordering::Relaxed);
+                }
+            })?;
+        }
+        self.stale.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Forgets what is too old; returns the present period, which never goes back.

@@ -21,10 +21,12 @@
 //! that asks for much has more held back for the others too. At most half of the limit, so that who has used up less always passes.
 //! A dear answer among twenty or more is no quantile and moves nothing; among fewer it is forgotten in twenty minutes at the latest.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::policy::{CostRule, Policy, Route};
+use crate::saved::{Fault, Reader, Writer};
 use crate::sketch::UpperQuantile;
 use crate::units::{Cost, Timestamp};
 
@@ -55,6 +57,23 @@ impl Learned {
         Learned(policy.rules.iter().enumerate().map(of_rule).collect())
     }
 
+    /// Writes what is known.
+    ///
+    /// # Errors
+    /// What the target refuses.
+    pub fn save(&self, policy: &Policy, to: &mut Writer<'_>) -> io::Result<()> {
+        for (rule, routes) in policy.rules.iter().zip(&self.0) {
+            for (route, known) in policy.routes.iter().zip(routes) {
+                let Some(known) = known else { continue };
+                to.number(1)?;
+                to.text(&rule.name)?;
+                to.text(&route.name)?;
+                known.save(to)?;
+            }
+        }
+        to.number(0)
+    }
+
     /// What is known of a rule on a route.
     pub fn get(&self, rule: usize, route: usize) -> Option<&Arc<UpperQuantile>> {
         self.0.get(rule)?.get(route)?.as_ref()
@@ -79,6 +98,39 @@ impl Learned {
         }
     }
 }
+
+/// What another process learned, by the names of rule and route.
+#[derive(Debug, Default)]
+pub struct Remembered(Vec<(String, String, Arc<UpperQuantile>)>);
+
+impl Remembered {
+    /// Reads what [`Learned::save`] wrote.
+    ///
+    /// # Errors
+    /// A damaged stream.
+    pub fn read(from: &mut Reader<'_>) -> Result<Remembered, Fault> {
+        let mut all = Vec::new();
+        while from.number_up_to(1)? == 1 {
+            let (rule, route, known) = (from.text(LONGEST_NAME)?, from.text(LONGEST_NAME)?, empty());
+            known.restore(from)?;
+            all.push((rule, route, known));
+        }
+        Ok(Remembered(all))
+    }
+
+    /// The names of all rules that it learned something of.
+    pub fn rules(&self) -> Vec<&str> {
+        self.0.iter().map(|(rule, ..)| rule.as_str()).collect()
+    }
+
+    /// What it learned of the rule and the route of these names.
+    pub fn get(&self, rule: &str, route: &str) -> Option<&Arc<UpperQuantile>> {
+        self.0.iter().find(|(of, on, _)| of == rule && on == route).map(|(.., known)| known)
+    }
+}
+
+/// Of a rule or route.
+const LONGEST_NAME: usize = 1_024;
 
 fn empty() -> Arc<UpperQuantile> {
     Arc::new(UpperQuantile::new(ENOUGH_FOR, PERIOD))

@@ -3,7 +3,7 @@
 //! A start on saved state is a reload from the policy that was in force then: a limit keeps its state by the same [`Identity`], under the
 //! numbers that it has now, and what became of each is told by the same [`Fate`]s.
 //!
-//! Two kinds of sections are written: one [`LIMITS`] that describes all, and one [`LIMIT`] for each in that order. Stamps go on: whoever
+//! One section [`LIMITS`] describes all, one [`LIMIT`] for each follows in that order, then what was [`LEARNED`]. Stamps go on: whoever
 //! reads them counts time from the same origin.
 
 use std::io;
@@ -15,6 +15,7 @@ use super::core::Engine;
 use super::drawn::Drawn;
 use super::fate::{Carried, Fate, Reset, Succession};
 use super::identity::{Identity, conditions, numbers, predecessor};
+use super::learned::Remembered;
 use super::numbers::Numbers;
 use super::under_way::{Before, UnderWay};
 use crate::limiter::{Elsewhere, HeldCells, Limiter, Moved, Spec};
@@ -31,6 +32,9 @@ pub const LIMIT: &str = "limit";
 
 /// What requests hold of the limit before it, for the process that takes this one's place.
 const HELD: &str = "held";
+
+/// What requests cost by their answers.
+const LEARNED: &str = "learned";
 
 /// The most cells of what is held.
 const MOST_CELLS: u64 = 1 << 27;
@@ -68,6 +72,7 @@ pub struct Restored {
     pub(super) limiters: Vec<Option<(Arc<Limiter>, Drawn)>>,
     /// What became of them.
     pub(super) succession: Succession,
+    pub(super) learned: Remembered,
     under_way: UnderWay,
 }
 
@@ -114,7 +119,9 @@ impl Engine {
                 to.end()?;
             }
         }
-        Ok(())
+        to.begin(LEARNED)?;
+        self.learned.save(&self.policy, to)?;
+        to.end()
     }
 }
 
@@ -166,6 +173,7 @@ impl Restored {
                     let (at, held) = (next.checked_sub(1).ok_or(UNREADABLE)?, read_held(from)?);
                     restored.hold(policy, limits, at, &held);
                 }
+                (LEARNED, Some(_)) => restored.learned = Remembered::read(from)?,
                 (name, _) => {
                     if !other(name, from)? {
                         from.skip()?;
@@ -228,6 +236,7 @@ impl Restored {
                 limits: policy.rules.iter().map(|rule| new(&rule.name)).collect(),
                 removed: Vec::new(),
             },
+            learned: Remembered::default(),
             under_way: UnderWay::default(),
         }
     }

@@ -92,6 +92,11 @@ impl Engine {
         let (limiters, drawn): (Vec<_>, Vec<_>) = limiters.into_iter().unzip();
         let before = before.map(|(before, _)| before);
         let learned = Learned::of(&policy, |index, route| {
+            if let Base::Saved { restored, .. } = base {
+                let rules = restored.learned.rules();
+                let was = rules.get(predecessor(&rules, policy.rules.get(index)?)?)?;
+                return restored.learned.get(was, &route.name).cloned();
+            }
             let old = before?.policy();
             let rule = predecessor(&names(old), policy.rules.get(index)?)?;
             let route = old.routes.iter().position(|before| before.name == route.name)?;

@@ -7,6 +7,7 @@ use tidegate_policy::engine::{Engine, Evaluation, Holds, Verdict};
 use tidegate_policy::policy::{CostRule, Mode, Rule};
 
 use crate::book::{arrival, book, head, rate, request};
+use crate::saved::{SEED, saved, start};
 
 const SECOND: u64 = 1_000_000_000;
 const START: u64 = 1_000_000 * SECOND;
@@ -103,6 +104,27 @@ fn a_reload_goes_on_from_what_was_learned() {
     let (after, _) = engine.followed_by(policy, Timestamp::from_nanos(START)).unwrap();
     after.take_over();
     assert_eq!(burst(&after, &head("203.0.113.10"), START, 40), 2);
+}
+
+#[test]
+fn another_process_goes_on_from_what_was_learned_by_the_names_of_limit_and_route() {
+    let engine = Engine::new(book(vec![priced(100, 100, 10, None)]).policy().clone(), &SEED, 0).unwrap();
+    burst(&engine, &head("203.0.113.9"), START, 40);
+    let stream = saved(&engine, START);
+    let with = |rule: Rule| {
+        let mut policy = engine.policy().clone();
+        policy.rules[0] = std::sync::Arc::new(rule);
+        start(&stream, policy, START).0
+    };
+    let later = START + SECOND;
+    assert_eq!(burst(&with(priced(200, 100, 10, None)), &head("203.0.113.10"), later, 40), 2);
+    let renamed =
+        Rule { name: "cost".to_owned(), renamed_from: Some("graph".to_owned()), ..priced(200, 100, 10, None) };
+    assert_eq!(burst(&with(renamed), &head("203.0.113.10"), later, 40), 2);
+    let other = Rule { name: "cost".to_owned(), ..priced(200, 100, 10, None) };
+    assert_eq!(burst(&with(other), &head("203.0.113.10"), later, 40), 10);
+    // two periods later nothing of it is known
+    assert_eq!(burst(&with(priced(200, 100, 10, None)), &head("203.0.113.11"), START + 1500 * SECOND, 40), 10);
 }
 
 proptest! {

@@ -10,9 +10,9 @@ use tidegate_policy::policy::Policy;
 use crate::book::{arrival, ask, head, request};
 use crate::reload::{Model, ROUNDING, START, admits, at, near, of, policy, policy_beside, reload};
 
-const SEED: Seed = Seed::from_bytes([5; 16]);
+pub const SEED: Seed = Seed::from_bytes([5; 16]);
 
-fn saved(gate: &Engine, now: u64) -> Vec<u8> {
+pub fn saved(gate: &Engine, now: u64) -> Vec<u8> {
     let mut stream = Vec::new();
     let mut writer = Writer::new(&mut stream, &SEED.saved_key()).unwrap();
     gate.save(&mut writer, at(now)).unwrap();
@@ -25,7 +25,7 @@ fn read(mut stream: &[u8], policy: &Policy, now: u64) -> Result<Restored, Fault>
     Restored::read(&mut reader, (policy, &SEED, 0), at(now), &mut |_, _| Ok(false))
 }
 
-fn start(stream: &[u8], policy: Policy, now: u64) -> (Engine, Succession) {
+pub fn start(stream: &[u8], policy: Policy, now: u64) -> (Engine, Succession) {
     let restored = read(stream, &policy, now).unwrap();
     let base = Base::Saved { seed: &SEED, unix_nanos_at_origin: 0, restored: &restored };
     let (gate, succession) = Engine::next(policy, None, base).unwrap();
