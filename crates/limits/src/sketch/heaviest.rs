@@ -19,11 +19,13 @@
 // with more than N/m − F above their floors each, N − m·F together, which by (1) is more than there is.
 
 use std::collections::HashMap;
+use std::io;
 use std::time::Duration;
 
 use foldhash::fast::FixedState;
 
 use super::hash::KeyHash;
+use crate::saved::{Fault, Reader, Writer};
 use crate::units::{Bytes, Timestamp};
 
 /// A summary of a stream of (rule, key) pairs with weights. `T` is what the listing shows of a key, which its hash does not
@@ -247,6 +249,48 @@ impl<T: Copy> Heaviest<T> {
         let slots = (2 * self.capacity * 8).div_ceil(7).next_power_of_two();
         let slot = size_of::<((u32, KeyHash), usize)>() + 1;
         Bytes((self.capacity * counter + slots * slot) as u64)
+    }
+
+    /// Writes the summary, each payload as words.
+    ///
+    /// # Errors
+    /// What the target refuses.
+    pub fn save<const WORDS: usize>(&self, to: &mut Writer<'_>, words: impl Fn(&T) -> [u64; WORDS]) -> io::Result<()> {
+        for number in [self.total, self.floor, self.halvings, self.counters.len() as u64] {
+            to.number(number)?;
+        }
+        self.counters.iter().try_for_each(|counter| {
+            let [low, high] = counter.key.halves();
+            let own = [u64::from(counter.rule), low, high, counter.count, counter.error, counter.last_seen.nanos()];
+            own.iter().chain(&words(&counter.payload)).try_for_each(|word| to.number(*word))
+        })
+    }
+
+    /// Reads what was [saved](Heaviest::save) of one with the same capacity, into an empty one.
+    ///
+    /// # Errors
+    /// Damaged bytes, more counters than this one has, and a payload that is none.
+    pub fn restore<const WORDS: usize>(
+        &mut self,
+        from: &mut Reader<'_>,
+        payload: impl Fn([u64; WORDS]) -> Option<T>,
+    ) -> Result<(), Fault> {
+        const NONE: Fault = Fault::Unfit("a summary has what it cannot have");
+        (self.total, self.floor, self.halvings) = (from.number()?, from.number()?, from.number()?);
+        for _ in 0..from.number_up_to(self.capacity as u64)? {
+            let rule = u32::try_from(from.number()?).map_err(|_| NONE)?;
+            let key = KeyHash::from_halves([from.number()?, from.number()?]);
+            let (count, error) = (from.number()?, from.number()?);
+            let last_seen = Timestamp::from_nanos(from.number()?);
+            let mut words = [0; WORDS];
+            words.iter_mut().try_for_each(|word| from.number().map(|number| *word = number))?;
+            let payload = payload(words).ok_or(NONE)?;
+            if error > count || self.places.contains_key(&(rule, key)) {
+                return Err(NONE);
+            }
+            self.append(Counter { rule, key, payload, count, error, last_seen, rank: 0 });
+        }
+        Ok(())
     }
 
     fn aged(&self, halvings: u64) -> Heaviest<T> {

@@ -58,6 +58,11 @@ impl Client {
         }
     }
 
+    /// The same, of a peer that may speak for others or not, and that sent a forwarding header for nothing or not.
+    pub(super) fn told(self, peer_trusted: bool, ignored_header: bool) -> Client {
+        Client { peer_trusted, ignored_header, ..self }
+    }
+
     /// Its address, and the one that stands for it in keys where that is another: the IPv4 address that a translator wrote into an
     /// IPv6 one. Neither for UNIX-socket peers.
     #[inline]

@@ -33,6 +33,7 @@ pub mod subkey;
 pub mod trace;
 pub mod trust;
 pub mod values;
+pub mod words;
 mod x_forwarded_for;
 
 use std::net::IpAddr;

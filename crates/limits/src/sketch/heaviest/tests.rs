@@ -183,3 +183,36 @@ proptest! {
         keeps_its_promise(&merged, &all);
     }
 }
+
+#[test]
+fn a_summary_goes_on_in_another_process_as_it_was() {
+    let mut summary = Heaviest::with_capacity(8);
+    for number in 0..30 {
+        offer(&mut summary, number / 10, number % 13, number as u32 + 1);
+    }
+    let key = crate::saved::Key::from_bytes([3; 16]);
+    let mut stream = Vec::new();
+    let mut writer = Writer::new(&mut stream, &key).unwrap();
+    writer.begin("summary").unwrap();
+    summary.save(&mut writer, |payload| [*payload]).unwrap();
+    writer.end().unwrap();
+    writer.finish().unwrap();
+    let read = |into: &mut Heaviest<u64>, most: u64| {
+        let mut bytes = stream.as_slice();
+        let mut reader = Reader::new(&mut bytes, &key).unwrap();
+        reader.begin().unwrap();
+        into.restore(&mut reader, |[payload]| Some(payload).filter(|payload| *payload < most))
+    };
+    let mut again = Heaviest::with_capacity(8);
+    read(&mut again, 13).unwrap();
+    assert_eq!((again.total(), again.error_bound()), (summary.total(), summary.error_bound()));
+    assert_eq!(again.entries(), summary.entries());
+    // and counts on as the first one does
+    for number in 0..40 {
+        offer(&mut summary, 4, number % 11, 3);
+        offer(&mut again, 4, number % 11, 3);
+    }
+    assert_eq!(listing(&again), listing(&summary));
+    assert!(read(&mut Heaviest::with_capacity(4), 13).is_err(), "more than it has room for");
+    assert!(read(&mut Heaviest::with_capacity(8), 2).is_err(), "a payload that is none");
+}
