@@ -9,7 +9,6 @@ use tokio::sync::mpsc;
 use super::asked::Asked;
 use super::events::Streams;
 use super::order::Order;
-use super::pardoned::Pardons;
 use crate::client::Client;
 use crate::config::settings::ClientInLog;
 use crate::running::process::Process;
@@ -23,8 +22,6 @@ pub struct Context {
     pub ready: Arc<AtomicBool>,
     /// The listeners' names, and where they listen.
     pub listeners: Vec<(String, String)>,
-    /// Who is pardoned.
-    pub(super) pardons: Pardons,
     /// Orders go to the process's life, which carries them out.
     pub(super) orders: mpsc::Sender<Order>,
     /// Places for streams of events.
@@ -39,7 +36,7 @@ impl Context {
         listeners: Vec<(String, String)>,
         orders: mpsc::Sender<Order>,
     ) -> Context {
-        Context { process, ready, listeners, pardons: Pardons::default(), orders, streams: Streams::default() }
+        Context { process, ready, listeners, orders, streams: Streams::default() }
     }
 
     /// The client as the access log has it; a pseudonym if there is none.

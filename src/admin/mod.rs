@@ -18,7 +18,6 @@ pub mod events;
 pub mod order;
 mod orders;
 pub mod page;
-mod pardoned;
 mod pardons;
 mod parts;
 mod status;

@@ -11,10 +11,10 @@ use serde::Deserialize;
 
 use super::asked::Asked;
 use super::context::Context;
-use super::pardoned::{Given, named};
 use super::whom;
 use crate::engine::NotPardoned;
 use crate::observe::state::{Pardon, Pardoned, PardonedLimit, Pardons, Revoked};
+use crate::running::pardoned::{Given, named};
 use crate::small_server::Answer;
 use crate::units::Timestamp;
 
@@ -62,7 +62,7 @@ pub fn pardon(context: &Arc<Context>, asked: &Asked) -> Answer {
     if exempt > LONGEST {
         return Answer::error(StatusCode::BAD_REQUEST, "an exemption lasts for 31 days at most");
     }
-    let mut pardons = context.pardons.kept(now);
+    let mut pardons = context.process.pardons.kept(now);
     if pardons.len() >= MOST_PARDONED && named(&pardons, &found.clients).is_none() {
         let why = format!("{MOST_PARDONED} clients are pardoned already; revoke one of them first");
         return Answer::error(StatusCode::CONFLICT, why);
@@ -118,7 +118,7 @@ pub fn revoke(context: &Arc<Context>, asked: &Asked) -> Answer {
         Err(refusal) => return refusal,
     };
     let now = context.process.clock.now();
-    let mut pardons = context.pardons.kept(now);
+    let mut pardons = context.process.pardons.kept(now);
     // by the name that the list has, or by whom that stands for
     let name = if pardons.contains_key(&wanted.client) {
         Some(wanted.client.clone())
@@ -148,6 +148,6 @@ pub fn list(context: &Arc<Context>, _: &Asked) -> Answer {
         given_seconds_ago: seconds(now, given.at),
         limits: given.limits.clone(),
     };
-    let pardons = context.pardons.kept(now).iter().map(pardon).collect();
+    let pardons = context.process.pardons.kept(now).iter().map(pardon).collect();
     Answer::json(StatusCode::OK, &Pardons { pardons, schema: "tidegate.pardons/1".into() })
 }

@@ -36,6 +36,6 @@ pub fn status(context: &Arc<Context>, _: &Asked) -> Answer {
         Listener { name: name.clone(), address: address.clone(), ..counts }
     };
     state.listeners = context.listeners.iter().map(listener).collect();
-    state.pardons = context.pardons.len(process.clock.now());
+    state.pardons = process.pardons.len(process.clock.now());
     Answer::json(StatusCode::OK, &state)
 }

@@ -2,7 +2,7 @@
 //!
 //! A generation holds its [`backends`]; [`fault`] says why it could not be made. [`state`] gathers the state of both for views.
 //! [`bans`] puts bans into words, [`kept_bans`] tells how far they are on disk. [`loads`] remembers which policies were
-//! loaded or refused. [`snapshot_status`] tells of the snapshots of limits. [`waits`] are the requests that limits delay. [`wakers`] wake
+//! loaded or refused. [`pardoned`] lists who is pardoned. [`snapshot_status`] tells of the snapshots of limits. [`waits`] are the requests that limits delay. [`wakers`] wake
 //! requests that wait for another request's question to a store. [`successor`] is the process that takes this one's place.
 
 pub mod backends;
@@ -11,6 +11,7 @@ pub mod fault;
 pub mod generation;
 pub mod kept_bans;
 pub mod loads;
+pub mod pardoned;
 pub mod process;
 pub mod snapshot_status;
 pub mod state;

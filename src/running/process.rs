@@ -21,6 +21,7 @@ use crate::observe::notices::Notices;
 use crate::observe::pseudonym::Pseudonyms;
 use crate::running::kept_bans::KeptBans;
 use crate::running::loads::Loads;
+use crate::running::pardoned::Pardons;
 use crate::running::snapshot_status::SnapshotStatus;
 use crate::running::successor::Successor;
 use crate::running::waits::Waits;
@@ -55,6 +56,8 @@ pub struct Process {
     pub condition: ConditionWatch,
     /// The policies that were loaded or refused.
     pub loads: Loads,
+    /// Who is pardoned.
+    pub pardons: Pardons,
     /// The listeners' certificates; set once, at start.
     pub certificates: OnceLock<Arc<Watch>>,
     /// What is known of the snapshots of limits.
@@ -108,6 +111,7 @@ impl Process {
             notices: Notices::default(),
             condition: ConditionWatch::default(),
             loads,
+            pardons: Pardons::default(),
             certificates: OnceLock::new(),
             snapshots: SnapshotStatus::default(),
             kept_bans: KeptBans::default(),
