@@ -10,6 +10,7 @@
 pub mod budget;
 pub mod ring;
 
+use std::io;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -26,6 +27,7 @@ use crate::explain::{BanPart, Beside, Book, Explanation, HeavyPart, Known, Recor
 use crate::limiter::sharing::StoreError;
 use crate::policy::Policy;
 use crate::request::{Peer, Request};
+use crate::saved::{Fault, Reader, Writer};
 use crate::units::Timestamp;
 
 /// Slots of the ring for what is kept. With those of the other and the counts of the budget: 3 MiB.
@@ -140,6 +142,50 @@ impl Decisions {
     pub fn newest(&self) -> u16 {
         let books = self.books.load();
         books.first.wrapping_add(u16::try_from(books.books.len().saturating_sub(1)).unwrap_or(0))
+    }
+
+    /// Writes the decisions by the policy of this fingerprint, for the process that takes this one's place.
+    ///
+    /// # Errors
+    /// What the target refuses.
+    pub fn save(&self, fingerprint: &str, to: &mut Writer<'_>) -> io::Result<()> {
+        let books = self.books.load();
+        let of = |number: u16| books.books.get(usize::from(number.wrapping_sub(books.first)));
+        for ring in [&self.kept, &self.passing] {
+            for (id, record) in ring.oldest_first() {
+                if of(record.book).is_none_or(|book| book.fingerprint != fingerprint) {
+                    continue;
+                }
+                let words = record.pack();
+                to.number(words.len() as u64)?;
+                to.number(id.0)?;
+                words.iter().try_for_each(|word| to.number(*word))?;
+            }
+            to.number(0)?;
+        }
+        Ok(())
+    }
+
+    /// Remembers what was [saved](Decisions::save) by the policy that was opened last. Returns how many decisions that are.
+    ///
+    /// # Errors
+    /// A damaged stream.
+    pub fn restore(&self, from: &mut Reader<'_>) -> Result<usize, Fault> {
+        let (book, mut count) = (self.newest(), 0);
+        for ring in [&self.kept, &self.passing] {
+            loop {
+                let length = from.number_up_to(Record::MAX_WORDS as u64)?;
+                if length == 0 {
+                    break;
+                }
+                let id = DecisionId(from.number()?);
+                let words = (0..length).map(|_| from.number()).collect::<Result<Vec<u64>, Fault>>()?;
+                let record = Record::unpack(&words).ok_or(Fault::Unfit("a decision cannot be read"))?;
+                ring.write(id, &Record { book, ..record }.pack());
+                count += 1;
+            }
+        }
+        Ok(count)
     }
 
     /// Whether a decision is one of those that are remembered.

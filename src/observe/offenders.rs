@@ -8,14 +8,16 @@
 //! one for the whole gate, or has no use for it, as `fair_share`, each client counts as one.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::client::{Client, ClientNetwork};
+use crate::client::{Client, ClientNetwork, ClientRules};
 use crate::engine::{Engine, Evaluation, Outcome};
 use crate::limiter::Limiter;
 use crate::policy::Mode;
+use crate::saved::{Fault, Reader, Writer};
 use crate::sketch::{Heaviest, KeyHash, KeyHasher, Seed, heaviest};
 use crate::units::{Prefix, Timestamp};
 
@@ -82,6 +84,30 @@ impl MostRefused {
         let copy = |part: &Mutex<Heaviest<Client>>| Heaviest::merge(now, &[&part.lock()]);
         let copies: Vec<Heaviest<Client>> = self.parts.iter().map(copy).collect();
         Heaviest::merge(now, &copies.iter().collect::<Vec<_>>())
+    }
+
+    /// Writes everything that was counted, for the process that takes this one's place.
+    ///
+    /// # Errors
+    /// What the target refuses.
+    pub fn save(&self, to: &mut Writer<'_>, now: Timestamp) -> io::Result<()> {
+        to.number(self.missed.load(Ordering::Relaxed))?;
+        self.merged(now).save(to, Client::words)
+    }
+
+    /// Goes on from what was [saved](MostRefused::save), in the place of what a worker has counted so far.
+    ///
+    /// # Errors
+    /// A damaged stream; nothing changes then.
+    pub fn restore(&self, from: &mut Reader<'_>, rules: &ClientRules) -> Result<(), Fault> {
+        let missed = from.number()?;
+        let mut merged = Heaviest::with_capacity(Heaviest::<Client>::DEFAULT_CAPACITY);
+        merged.restore(from, |words| Client::of_words(words, rules))?;
+        if let Some(part) = self.parts.first() {
+            *part.lock() = merged;
+        }
+        self.missed.fetch_add(missed, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Who was refused most, as it weighs at `now`, the heaviest first.
@@ -200,7 +226,7 @@ mod tests {
     use http::HeaderMap;
 
     use super::*;
-    use crate::client::{ClientRules, resolve};
+    use crate::client::resolve;
     use crate::request::Peer;
 
     fn client(address: &str) -> Client {

@@ -59,6 +59,11 @@ impl Pseudonyms {
         Pseudonyms { key, before: Arc::default(), fallback }
     }
 
+    /// What stands in for a secret, for the process that takes this one's place.
+    pub fn fallback(&self) -> [u8; 32] {
+        self.fallback
+    }
+
     /// From now on under another `secret`; the one so far becomes the one before.
     pub fn rekey(&self, secret: Option<&[u8]>) {
         let last = self.key.swap(Arc::new(Key::of(secret.unwrap_or(&self.fallback))));

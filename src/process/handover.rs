@@ -10,7 +10,7 @@
 //!    is not its child, and kills it at once instead when the service is to stop.
 //! 3. The new process reads its configuration and binds what is new. It says that it waits for the state of limits. The old one sends it in
 //!    a memory file, and goes on serving; what happens to its limits from then on it tells in a conversation of its own, whose other end comes
-//!    with the file ([`super::charges`]). When the new process has all of it, the old one stops accepting, and the new one accepts from all of
+//!    with the file ([`super::charges`]), and so does a file of what it has seen ([`super::observed`]). When the new process has all of it, the old one stops accepting, and the new one accepts from all of
 //!    its sockets. What connects in between waits in the kernel's queues.
 //! 4. new → old: one line of JSON: ready, with the positions of the sockets that it has taken; or failed, with the reason.
 //! 5. old → new: one byte. From here on the new process is the one that counts.
@@ -20,7 +20,7 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::{self, IoSlice, IoSliceMut, Read as _, Seek as _, Write};
+use std::io::{self, IoSlice, IoSliceMut, Read as _, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -28,7 +28,6 @@ use std::os::unix::process::CommandExt;
 use std::process::{self, Command};
 use std::time::Duration;
 
-use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
 };
@@ -36,6 +35,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 
 use super::given::{Given, Passed, Tag};
+use super::saved::memory;
 use crate::bans::{LONGEST_SAVED, Saved};
 use crate::saved;
 use crate::system::clock::{Clock, Shown};
@@ -89,6 +89,16 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// What names of clients are made under where the operator gave no secret.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+pub struct Names(pub [u8; 32]);
+
+impl fmt::Debug for Names {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Names")
+    }
+}
+
 /// What the new process must go on from for the state of limits to mean the same.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Inheritance {
@@ -99,13 +109,17 @@ pub struct Inheritance {
     state: u32,
     /// What keys are hashed under.
     pub secret: Secret,
+    /// What clients are named under.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub names: Option<Names>,
 }
 
 impl Inheritance {
     /// What goes on from this clock.
-    pub fn of(clock: Clock, secret: Secret) -> Inheritance {
+    pub fn of(clock: Clock, secret: Secret, names: Names) -> Inheritance {
         let Shown { stamp, wall_nanos, unix_nanos_at_zero } = clock.shown();
-        Inheritance { stamp: stamp.nanos(), wall_nanos, unix_nanos_at_zero, state: saved::VERSION, secret }
+        let (stamp, names) = (stamp.nanos(), Some(names));
+        Inheritance { stamp, wall_nanos, unix_nanos_at_zero, state: saved::VERSION, secret, names }
     }
 
     /// The clock that goes on.
@@ -147,7 +161,7 @@ pub fn offer(
     if sockets.len() > MOST_SOCKETS {
         return Err(io::Error::other(format!("more than {MOST_SOCKETS} sockets cannot be handed over")));
     }
-    let bans = bans.map(in_memory).transpose()?;
+    let bans = bans.map(|bans| memory("tidegate bans", |to| Ok(serde_json::to_writer(to, bans)?))).transpose()?;
     let sockets: Vec<BorrowedFd<'_>> = sockets.iter().copied().chain(bans.as_ref().map(File::as_fd)).collect();
     // the new process may stand still, and nobody hears a signal meanwhile
     stream.set_write_timeout(Some(OFFERED_WITHIN))?;
@@ -164,15 +178,7 @@ pub fn offer(
     (&*stream).write_all(line.get(sent..).unwrap_or_default())
 }
 
-/// A file that no path leads to, with the bans.
-fn in_memory(bans: &Saved) -> io::Result<File> {
-    let mut file = File::from(memfd_create("tidegate bans", MemfdFlags::CLOEXEC)?);
-    serde_json::to_writer(&mut file, bans)?;
-    file.rewind()?;
-    Ok(file)
-}
-
-/// Reads what [`in_memory`] wrote.
+/// Reads the file of the bans.
 fn from_memory(file: File) -> io::Result<Saved> {
     let mut text = Vec::new();
     let most = u64::try_from(LONGEST_SAVED).unwrap_or(u64::MAX);
@@ -284,17 +290,17 @@ impl Predecessor {
     }
 
     /// Step 3a: says that this process could serve, and waits for the state of the other one, with the conversation about what happens to it
-    /// from then on.
+    /// from then on, and what it has seen.
     ///
     /// # Errors
     /// The other process hands no state over, though it said so; it goes on serving then.
-    pub fn state(&mut self) -> io::Result<(File, UnixStream)> {
+    pub fn state(&mut self) -> io::Result<(File, UnixStream, Option<File>)> {
         report(&mut self.stream, &Report::Waiting)?;
         let (_, descriptors) = receive(&self.stream)?;
         let mut descriptors = descriptors.into_iter();
         let both = descriptors.next().zip(descriptors.next());
         let (state, charges) = both.ok_or_else(|| io::Error::other("the state did not arrive"))?;
-        Ok((state.into(), charges.into()))
+        Ok((state.into(), charges.into(), descriptors.next().map(File::from)))
     }
 
     /// Says why this process cannot serve.
@@ -367,15 +373,15 @@ impl Successor {
         }
     }
 
-    /// Step 3a: hands the state over, and the other end of the conversation about charges.
+    /// Step 3a: hands the state over, the other end of the conversation about charges, and what this process has seen.
     ///
     /// # Errors
     /// It has gone.
-    pub async fn hand(&mut self, state: &File, charges: &UnixStream) -> io::Result<()> {
+    pub async fn hand(&mut self, state: &File, charges: &UnixStream, seen: &File) -> io::Result<()> {
         let send = || {
-            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
             let mut control = SendAncillaryBuffer::new(&mut space);
-            let descriptors = [state.as_fd(), charges.as_fd()];
+            let descriptors = [state.as_fd(), charges.as_fd(), seen.as_fd()];
             if !control.push(SendAncillaryMessage::ScmRights(&descriptors)) {
                 return Err(io::Error::other("the state does not fit into a message"));
             }

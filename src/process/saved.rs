@@ -74,9 +74,17 @@ pub fn restore(
 /// # Errors
 /// The system has none.
 pub fn in_memory(engine: &Engine, clock: Clock) -> io::Result<File> {
-    let mut file = File::from(rustix::fs::memfd_create("tidegate state", MemfdFlags::CLOEXEC)?);
+    memory("tidegate state", |to| write(to, engine, clock, true).map(|_| ()))
+}
+
+/// A file that no path leads to, with what is written into it.
+///
+/// # Errors
+/// The system has no memory, or what the writer meets.
+pub fn memory(name: &str, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<File> {
+    let mut file = File::from(rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC)?);
     let mut to = BufWriter::with_capacity(BUFFER, &file);
-    write(&mut to, engine, clock, true)?;
+    write(&mut to)?;
     to.flush()?;
     drop(to);
     file.rewind()?;

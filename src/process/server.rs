@@ -20,6 +20,7 @@ use super::handover::{Inheritance, Predecessor, Secret};
 use super::housekeeping::Housekeeping;
 use super::lifecycle::{self, Life, Signals};
 use super::notify::Notifier;
+use super::observed;
 use super::places;
 use super::reload::{Loader, Reloader, keep_watching};
 use super::saved;
@@ -194,7 +195,10 @@ fn build(
         tracing::error!("state: the directory cannot be used, a restart will give fresh budgets: {error}");
         files = None;
     }
-    let fallback = clock::secret().map_err(system("no randomness for pseudonyms"))?;
+    let fallback = match inheritance.and_then(|inheritance| inheritance.names) {
+        Some(names) => names.0,
+        None => clock::secret().map_err(system("no randomness for pseudonyms"))?,
+    };
     let settings = &config.settings;
     let pseudonyms = Pseudonyms::new(settings.client_hmac.as_ref().map(|secret| secret.0.as_slice()), fallback);
     let writer = match &settings.access_log {
@@ -273,7 +277,7 @@ fn take_state(
     config: Config,
     secret: Secret,
 ) -> Result<Taking, String> {
-    let (mut state, charges) = predecessor.state().map_err(|error| error.to_string())?;
+    let (mut state, charges, seen) = predecessor.state().map_err(|error| error.to_string())?;
     let seed = Seed::from_bytes(secret.0);
     let restored = saved::restore(&mut state, &config.policy, &seed, Some(process.clock));
     let (mut restored, clock) = restored.map_err(|fault| format!("the state of the process before {fault}"))?;
@@ -285,6 +289,9 @@ fn take_state(
     process.adopt(next);
     tell_restored(&succession);
     process.snapshots.restored(succession);
+    if let Some(Err(fault)) = seen.map(|seen| observed::restore(process, seen)) {
+        tracing::warn!("upgrade: what the process before has seen of its clients {fault}; that begins anew");
+    }
     Ok(Taking::new(charges, restored.take_under_way()))
 }
 

@@ -17,8 +17,9 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tokio::time::{Instant, timeout_at};
 
 use super::charges::Giving;
-use super::handover::{self, Inheritance, Report, Secret};
+use super::handover::{self, Inheritance, Names, Report, Secret};
 use super::notify::Notifier;
+use super::observed;
 use super::saved;
 use super::snapshots::Snapshots;
 use super::sockets::Sockets;
@@ -133,7 +134,8 @@ impl<'a> Estate<'a> {
         let copied = saved::in_memory(generation.engine(), process.clock);
         // ends what was begun if anything fails from here on
         let charges = Giving::begin(mine, Arc::clone(process), Arc::clone(&generation)).map_err(failed)?;
-        successor.hand(&copied.map_err(failed)?, &theirs).await.map_err(failed)?;
+        let seen = observed::in_memory(process).map_err(failed)?;
+        successor.hand(&copied.map_err(failed)?, &theirs, &seen).await.map_err(failed)?;
         Ok(Moving { charges: Some(charges), ..moving })
     }
 }
@@ -225,7 +227,8 @@ pub async fn start<'a>(
     let failed = |error: std::io::Error| error.to_string();
     let (mine, theirs) = UnixStream::pair().map_err(failed)?;
     let mut process = program.start(theirs.into())?;
-    let inheritance = Inheritance::of(estate.process.clock, estate.secret);
+    let names = Names(estate.process.pseudonyms.fallback());
+    let inheritance = Inheritance::of(estate.process.clock, estate.secret, names);
     let mut moving: Option<Moving<'a>> = None;
     if let Err(error) = handover::offer(&mine, sockets.tags(), &sockets.descriptors(), (bans, Some(inheritance))) {
         return Err(format!("the new process took no sockets: {error}{}", process.fault()));

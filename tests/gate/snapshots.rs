@@ -215,16 +215,22 @@ fn a_directory_that_cannot_be_used_is_told_and_the_gate_serves() {
 }
 
 /// The table of `docs/operations.md`: what survives what.
-const SURVIVES: [(&str, [&str; 4]); 9] = [
+const SURVIVES: [(&str, [&str; 4]); 12] = [
     ("`rate`, `quota`, `recent_average`, `distinct`", ["kept", "kept", "kept", CRASHED]),
-    ("pardons; the list of those that were given begins anew", ["kept", "kept", "kept", CRASHED]),
+    ("pardons", ["kept", "kept", "kept", CRASHED]),
+    ("the list of pardons", ["kept", "kept", ANEW, ANEW]),
     ("bans", ["kept", "kept", "kept", "kept: on disk before the order is answered"]),
     ("`inflight`, and attempts that wait for their answers", ["kept", BOTH, ENDED, ENDED]),
     ("`fair_share`: units and what was used lately", ["kept", "kept", "kept", CRASHED]),
     ("`fair_share`: who waits", ["kept", WAITS, ENDED, ENDED]),
     ("shared limits: counts in the store", ["kept"; 4]),
     ("shared limits: leases of this process", ["kept", EXPIRE, EXPIRE, EXPIRE]),
-    ("learned costs, offenders, decisions, history, metrics", ["kept", ANEW, ANEW, ANEW]),
+    ("learned costs", ["kept", "kept", "kept", CRASHED]),
+    (
+        "history; decisions, under the same policy; offenders, under limits of the same names",
+        ["kept", "kept", ANEW, ANEW],
+    ),
+    ("metrics", ["kept", ANEW, ANEW, ANEW]),
 ];
 const CRASHED: &str = "kept as of the latest snapshot";
 const BOTH: &str = "kept: the new process counts what requests of the old one hold";

@@ -6,6 +6,9 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use serde_json::Value;
+
+use crate::admin::{ask, verb};
 use crate::harness::client::request;
 use crate::harness::gate::{binary, end, on_the_way_asked_for};
 use crate::harness::load::Ground;
@@ -103,6 +106,66 @@ fn who_spent_a_budget_has_none_after_an_upgrade_and_numbers_may_change_with_it()
         assert_eq!((200..209).filter(|value| is_admitted(&gate, route, "spent", *value)).count(), 1, "{route}");
         assert_eq!((200..209).filter(|value| is_admitted(&gate, route, "half", *value)).count(), 4, "{route}");
     }
+}
+
+#[test]
+fn what_was_decided_and_who_was_refused_is_known_after_an_upgrade() {
+    let systemd = Systemd::new();
+    let policy = |burst: u32, spare: &str| {
+        format!(
+            "listeners: {{ main: {{ address: \"127.0.0.1:0\" }} }}
+limits:
+  per_client: {{ key: client_ip, rate: 1/h, burst: {burst} }}
+{spare}routes:
+  - {{ name: page, limits: [per_client], respond: {{ status: 200 }} }}
+server: {{ overload: off, drain: {{ delay: 0s, timeout: 5s }} }}
+"
+        )
+    };
+    let mut gate = start(&systemd, &policy(2, ""));
+    let refused: Vec<_> =
+        (0..7).map(|_| gate.fetch("/", "Host: a\r\n")).filter(|answer| answer.status == 429).collect();
+    assert_eq!(refused.len(), 5);
+    let decision = refused[0].field("x-tidegate-decision").expect("an id").to_owned();
+    let seen = |gate: &Gate, path: &str| ask(gate, "GET", path, &Value::Null);
+    let first = |gate: &Gate| seen(gate, "/api/v1/offenders").1["offenders"][0].clone();
+    let known = |gate: &Gate| verb(gate, &["explain", "--decision", &decision]);
+    let limited = |gate: &Gate| {
+        let past = seen(gate, "/api/v1/history").1;
+        let points = past["routes"]["page"]["limited"].as_array().expect("points").clone();
+        points.iter().map(|point| point.as_f64().unwrap()).sum::<f64>().round()
+    };
+    wait_for("the history", || (limited(&gate) == 5.0).then_some(()));
+    assert_eq!(verb(&gate, &["pardon", "127.0.0.1"]).code, Some(0));
+    let (before, told) = (first(&gate), known(&gate).stdout);
+    assert!(told.contains("per_client"), "{told}");
+    for round in 0..2 {
+        assert_eq!(gate.upgrade().code, Some(0));
+        let after = first(&gate);
+        assert_eq!(
+            (&after["client"], &after["limit"], &after["count"]),
+            (&before["client"], &before["limit"], &before["count"]),
+            "{round}"
+        );
+        assert_eq!(known(&gate).code, Some(0), "{round}: {decision}");
+        assert!(known(&gate).stdout.contains("per_client"), "{round}");
+        let client = before["client"].as_str().expect("a name");
+        assert!(verb(&gate, &["explain", "--client", client]).stdout.contains(&decision), "{round}: {client}");
+        assert_eq!(limited(&gate), 5.0, "{round}");
+    }
+    let listed = verb(&gate, &["pardon", "--list"]).stdout;
+    assert!(listed.contains("per_client"), "{listed}");
+    assert_eq!(verb(&gate, &["pardon", "--revoke", "127.0.0.1"]).code, Some(0));
+    // another policy: its limits have the same names, and what the old one decided cannot be told by it
+    rewrite(&gate, &policy(3, ""));
+    assert_eq!(gate.upgrade().code, Some(0));
+    assert_eq!(first(&gate)["client"], before["client"]);
+    assert_eq!(known(&gate).code, Some(1));
+    // nor does a position mean the same limit where there is another
+    rewrite(&gate, &policy(3, "  other: { key: client_ip, rate: 5/s, burst: 5 }\n"));
+    assert_eq!(gate.upgrade().code, Some(0));
+    assert_eq!(first(&gate), Value::Null);
+    assert_eq!(limited(&gate), 5.0);
 }
 
 #[test]

@@ -94,9 +94,17 @@ impl Ring {
 
     /// All that is remembered, the latest first.
     pub fn latest_first(&self) -> impl Iterator<Item = (DecisionId, Record)> + '_ {
+        self.positions().rev().filter_map(|position| self.read(position))
+    }
+
+    /// All that is remembered, the oldest first.
+    pub fn oldest_first(&self) -> impl Iterator<Item = (DecisionId, Record)> + '_ {
+        self.positions().filter_map(|position| self.read(position))
+    }
+
+    fn positions(&self) -> std::ops::Range<u64> {
         let end = self.next.load(Ordering::Relaxed);
-        let begin = end.saturating_sub(self.slots.len() as u64);
-        (begin..end).rev().filter_map(|position| self.read(position))
+        end.saturating_sub(self.slots.len() as u64)..end
     }
 
     /// How many slots were written so far.

@@ -26,6 +26,18 @@ impl Heat {
         Heat { columns: vec![Column::default(); COLUMNS].into_boxed_slice(), newest: 0 }
     }
 
+    /// With these columns, the oldest first; the newest is that of `second`.
+    pub fn of(second: u64, columns: &[Column; COLUMNS]) -> Heat {
+        let mut heat = Heat { newest: second / COLUMN, ..Heat::new() };
+        for (back, column) in columns.iter().rev().enumerate() {
+            let place = heat.newest.checked_sub(back as u64).map(place);
+            if let Some(own) = place.and_then(|place| heat.columns.get_mut(place)) {
+                *own = *column;
+            }
+        }
+        heat
+    }
+
     /// Adds requests that ended in a second, by buckets of a histogram with these upper bounds.
     pub fn add(&mut self, second: u64, bounds: &[f64], counts: &[u64]) {
         let number = second / COLUMN;

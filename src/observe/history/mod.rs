@@ -12,6 +12,7 @@ mod points;
 mod quantile;
 mod recent;
 mod ring;
+mod saved;
 
 use std::collections::BTreeMap;
 

@@ -183,3 +183,36 @@ fn the_flow_is_all_routes_together() {
     assert_eq!((latest.second, latest.routes["site"].allowed.as_slice()), (Some(2), [5.0].as_slice()));
     assert_eq!(history.lately(SECONDS).routes["site"].allowed.len(), SECONDS);
 }
+
+#[test]
+fn another_process_shows_the_ten_minutes_before_it_and_goes_on() {
+    let origin = || state::Origin { name: "app".to_owned(), inflight: 7, ..state::Origin::default() };
+    let history = History::new();
+    for second in 0..=700 {
+        let totals = State { origins: vec![origin()], ..of_route(route(10 * second, 0, second, 0)) };
+        history.note(at(second * 1_000), &totals);
+    }
+    let key = crate::saved::Key::from_bytes([3; 16]);
+    let mut stream = Vec::new();
+    let mut writer = crate::saved::Writer::new(&mut stream, &key).unwrap();
+    writer.begin("history").unwrap();
+    history.save(&mut writer).unwrap();
+    writer.end().unwrap();
+    writer.finish().unwrap();
+    // its counters begin at zero, and it first looked before it was told
+    let next = History::new();
+    next.note(at(703_000), &of_route(route(0, 0, 0, 0)));
+    let mut bytes = stream.as_slice();
+    let mut reader = crate::saved::Reader::new(&mut bytes, &key).unwrap();
+    reader.begin().unwrap();
+    next.restore(&mut reader).unwrap();
+    reader.end().unwrap();
+    next.note(at(704_000), &of_route(route(5, 0, 2, 0)));
+    let past = next.lately(SECONDS);
+    let shop = &past.routes["shop"];
+    assert_eq!(shop.allowed[594..], [9.0, 9.0, 0.0, 0.0, 0.0, 3.0][..]);
+    assert_eq!(shop.limited[593..], [1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 2.0][..]);
+    assert_eq!(sum(&shop.limited), 598.0, "ten minutes less three seconds, and two");
+    assert_eq!(next.seconds(), SECONDS);
+    assert_eq!(past.origins["app"].inflight[596], 7.0);
+}
