@@ -90,7 +90,7 @@ fn restore_rings(rings: &mut [Ring], (last, here): (u64, u64), from: &mut Reader
         for back in (0..seconds).rev() {
             let mut bytes = [0; 4];
             from.bytes(&mut bytes)?;
-            let second = last.checked_sub(back).filter(|second| second + seconds > here && *second < here);
+            let second = last.checked_sub(back).filter(|second| second + seconds > here && *second <= here);
             if let Some(second) = second {
                 ring.set(second, f32::from_le_bytes(bytes));
             }
