@@ -207,12 +207,12 @@ fn another_process_shows_the_ten_minutes_before_it_and_goes_on() {
     reader.begin().unwrap();
     next.restore(&mut reader).unwrap();
     reader.end().unwrap();
-    next.note(at(704_000), &of_route(route(5, 0, 2, 0)));
+    next.note(at(704_000), &State { origins: vec![origin()], ..of_route(route(5, 0, 2, 0)) });
     let past = next.lately(SECONDS);
     let shop = &past.routes["shop"];
     assert_eq!(shop.allowed[594..], [9.0, 9.0, 0.0, 0.0, 0.0, 3.0][..]);
     assert_eq!(shop.limited[593..], [1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 2.0][..]);
     assert_eq!(sum(&shop.limited), 598.0, "ten minutes less three seconds, and two");
     assert_eq!(next.seconds(), SECONDS);
-    assert_eq!(past.origins["app"].inflight[596], 7.0);
+    assert_eq!(past.origins["app"].inflight[594..], [7.0, 7.0, 0.0, 0.0, 0.0, 7.0][..]);
 }
