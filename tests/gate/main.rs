@@ -90,6 +90,8 @@ mod replayed;
 mod respelled;
 mod secrets;
 #[cfg(feature = "store")]
+mod shared_bans;
+#[cfg(feature = "store")]
 mod shared_limits;
 #[cfg(feature = "store")]
 mod shared_tiers;

@@ -215,10 +215,11 @@ fn a_directory_that_cannot_be_used_is_told_and_the_gate_serves() {
 }
 
 /// The table of `docs/operations.md`: what survives what.
-const SURVIVES: [(&str, [&str; 4]); 9] = [
+const SURVIVES: [(&str, [&str; 4]); 10] = [
     ("`rate`, `quota`, `recent_average`, `distinct`", ["kept", "kept", "kept", CRASHED]),
     ("pardons; the list of those that were given begins anew", ["kept", "kept", "kept", CRASHED]),
     ("bans", ["kept", "kept", "kept", "kept: on disk before the order is answered"]),
+    ("bans that gates share: in the store, without `state` too", ["kept"; 4]),
     ("`inflight`, and attempts that wait for their answers", ["kept", BOTH, ENDED, ENDED]),
     ("`fair_share`: units and what was used lately", ["kept", "kept", "kept", CRASHED]),
     ("`fair_share`: who waits", ["kept", WAITS, ENDED, ENDED]),
