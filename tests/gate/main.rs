@@ -92,6 +92,8 @@ mod secrets;
 #[cfg(feature = "store")]
 mod shared_bans;
 #[cfg(feature = "store")]
+mod shared_campaign;
+#[cfg(feature = "store")]
 mod shared_limits;
 #[cfg(feature = "store")]
 mod shared_tiers;
