@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use http::StatusCode;
 use serde::Deserialize;
 
@@ -23,6 +24,9 @@ use crate::running::kept_bans::Kept;
 use crate::small_server::{Answer, Origin};
 use crate::system::clock::wall_nanos;
 use crate::units::Prefix;
+
+/// How long an order waits for stores. It is in force meanwhile, and shared later all the same.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The longest ban: a year. Who is to stay out for good belongs in `deny:` of the policy.
 const LONGEST: Duration = Duration::from_secs(365 * 86_400);
@@ -63,9 +67,10 @@ pub fn ban(context: Arc<Context>, asked: Asked) -> Later {
     Box::pin(async move {
         match given(&context, &asked) {
             Ok(ban) => {
-                let kept = keep(&context).await;
+                let (kept, waiting_for) = keep(&context).await;
                 let (on_disk, has_directory) = (kept == Kept::OnDisk, kept != Kept::NoDirectory);
-                Answer::json(StatusCode::OK, &Banned { ban, on_disk, has_directory, schema: "tidegate.ban/1".into() })
+                let schema = "tidegate.ban/1".into();
+                Answer::json(StatusCode::OK, &Banned { ban, on_disk, has_directory, waiting_for, schema })
             }
             Err(refusal) => refusal,
         }
@@ -77,9 +82,10 @@ pub fn unban(context: Arc<Context>, asked: Asked) -> Later {
     Box::pin(async move {
         match lifted(&context, &asked) {
             Ok(lifted) => {
-                let kept = keep(&context).await;
+                let (kept, waiting_for) = keep(&context).await;
                 let (on_disk, has_directory) = (kept == Kept::OnDisk, kept != Kept::NoDirectory);
-                let told = Unbanned { lifted, on_disk, has_directory, schema: "tidegate.unban/1".into() };
+                let schema = "tidegate.unban/1".into();
+                let told = Unbanned { lifted, on_disk, has_directory, waiting_for, schema };
                 Answer::json(StatusCode::OK, &told)
             }
             Err(refusal) => refusal,
@@ -87,10 +93,16 @@ pub fn unban(context: Arc<Context>, asked: Asked) -> Later {
     })
 }
 
-/// Waits for an order to be on disk.
-async fn keep(context: &Context) -> Kept {
+/// Waits for an order to be on disk, and in the stores that share bans. Returns the names of those that do not have it in time.
+async fn keep(context: &Context) -> (Kept, Vec<String>) {
     let kept = &context.process.kept_bans;
-    kept.kept(kept.changed()).await
+    let generation = context.process.generation();
+    let stores = join_all(generation.stores().iter().map(|store| async {
+        let has = store.has_bans_within(PATIENCE).await;
+        (!has).then(|| store.spec().name.clone())
+    }));
+    let (kept, stores) = tokio::join!(kept.kept(kept.changed()), stores);
+    (kept, stores.into_iter().flatten().collect())
 }
 
 /// Gives a ban, and tells it.
@@ -119,7 +131,8 @@ fn given(context: &Context, asked: &Asked) -> Result<BanState, Answer> {
     };
     let by = if wanted.by.is_empty() { user } else { format!("{} ({user})", wanted.by) };
     let now = context.process.clock.now();
-    let order = Order { target, given: wall_nanos(), until: now.after(length), by, why: wanted.why, automatic: false };
+    let (until, why) = (now.after(length), wanted.why);
+    let order = Order { target, given: wall_nanos(), until, by, why, automatic: false, elsewhere: false };
     match engine.bans().give(order, now) {
         Ok(ban) => {
             let told = bans::state_of(&context.process, &ban, context.process.clients_in_log());
@@ -156,7 +169,7 @@ fn lifted(context: &Context, asked: &Asked) -> Result<Vec<BanState>, Answer> {
         return Err(whom::several(&text));
     }
     let state_of = |ban: &Arc<Ban>| bans::state_of(&context.process, ban, context.process.clients_in_log());
-    let lifted: Vec<BanState> = all.lift(is_it, now).iter().map(state_of).collect();
+    let lifted: Vec<BanState> = all.lift(is_it, now, wall_nanos()).iter().map(state_of).collect();
     if lifted.is_empty() {
         return Err(Answer::error(StatusCode::NOT_FOUND, "there is no such ban: `tidegate bans` has the list"));
     }
@@ -224,8 +237,8 @@ fn target(context: &Context, text: &str) -> Result<Target, Answer> {
         let made = key_request(&rule.key, &policy.clients, value).map_err(|fault| bad(fault.to_string()))?;
         let table = generation.engine().bans().table();
         let hashes = table.hashes((&rule.name, &rule.key), &made.request(), &made.client, &made.route);
-        return match hashes.as_deref() {
-            Some([hash]) => Ok(Target::Key { limit: rule.name.clone(), hash: *hash }),
+        return match hashes.as_ref().map(|(secret, hashes)| (*secret, hashes.as_slice())) {
+            Some((secret, [hash])) => Ok(Target::Key { limit: rule.name.clone(), secret, hash: *hash }),
             _ => Err(bad(format!("a request has no one key of `{limit}` with this value"))),
         };
     }

@@ -23,7 +23,8 @@ use crate::observe::state::Banned;
     tidegate ban c7f1Kc1m --for 30m                    # the first characters of a name in top or the log\n  \
     tidegate ban per_key=abc123 --for 10m              # a key of a limit: here an API key\n\n\
     Each request of it is refused with 403 before any limit is asked, behind trusted proxies too. The ban ends by itself, or by\n\
-    `tidegate unban`. Reload and upgrade keep it; restart and crash do where the policy has `server.state`.\n\n\
+    `tidegate unban`. Reload and upgrade keep it; restart and crash do where the policy has `server.state`. All gates that share\n\
+    a store hear of it within two seconds.\n\n\
     Exit codes: 0 banned, 1 not banned, 69 no server answers.")]
 pub struct Arguments {
     /// An address, a network, `unix`, a client's name in log and lists or its first 8 characters, or LIMIT=VALUE
@@ -52,6 +53,7 @@ pub fn run(arguments: &Arguments, global: &Global) -> ExitCode {
         Ok((_, banned)) if !global.quiet => {
             print(&text(&banned));
             not_kept(banned.on_disk, banned.has_directory);
+            not_shared(&banned.waiting_for);
         }
         Ok(_) => {}
         Err(code) => return code,
@@ -72,6 +74,13 @@ pub fn wanted(target: &str, length: Duration, why: &str, force: bool) -> serde_j
 /// Says the outcome of a ban in words.
 pub fn text(Banned { ban, .. }: &Banned) -> String {
     format!("ban {}: {} is refused for {}\n", ban.number, ban.target, span(ban.ends_in_seconds))
+}
+
+/// Says so if other gates hear of an order later.
+pub fn not_shared(waiting_for: &[String]) {
+    for store in waiting_for {
+        say(&format!("tidegate: the store `{store}` does not answer: other gates hear of this order when it does\n"));
+    }
 }
 
 /// Says so if a restart forgets an order.

@@ -85,10 +85,11 @@ fn bans(count: usize) -> String {
 
 /// `17   c7f1Kc1mZt0wJ2T9uXvHq3   2 h left, 1,234 refused, 5 min ago by alice (user 0): scrapes`
 fn line(ban: &BanState) -> String {
-    let BanState { number, target, by, why, given_seconds_ago, ends_in_seconds, refused, .. } = ban;
+    let BanState { number, target, by, why, given_seconds_ago, ends_in_seconds, refused, elsewhere, .. } = ban;
+    let place = if *elsewhere { " on another gate" } else { "" };
     let why = if why.is_empty() { String::new() } else { format!(": {why}") };
     let (left, ago) = (span(*ends_in_seconds), span(*given_seconds_ago));
-    format!("{number:<4} {target}   {left} left, {} refused, {ago} ago by {by}{why}\n", grouped(*refused))
+    format!("{number:<4} {target}   {left} left, {} refused, {ago} ago by {by}{place}{why}\n", grouped(*refused))
 }
 
 /// A table `inet tidegate` with the sets `banned4` and `banned6`, replaced as a whole, whose elements end with their bans.

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::json;
 
-use super::ban::not_kept;
+use super::ban::{not_kept, not_shared};
 use super::global::Global;
 use super::output::print;
 use super::running;
@@ -33,7 +33,7 @@ pub fn run(arguments: &Arguments, global: &Global) -> ExitCode {
     let wanted = json!({ "target": arguments.target });
     match running::told::<Unbanned>(global, |socket| client::post(socket, "/api/v1/unban", &wanted)) {
         Ok((body, _)) if arguments.format == Format::Json => print(&format!("{}\n", body.trim_end())),
-        Ok((_, Unbanned { lifted, on_disk, has_directory, .. })) if !global.quiet => {
+        Ok((_, Unbanned { lifted, on_disk, has_directory, waiting_for, .. })) if !global.quiet => {
             for ban in lifted {
                 print(&format!("ban {}: {} is let in again\n", ban.number, ban.target));
             }
@@ -41,6 +41,7 @@ pub fn run(arguments: &Arguments, global: &Global) -> ExitCode {
             if has_directory {
                 not_kept(on_disk, has_directory);
             }
+            not_shared(&waiting_for);
         }
         Ok(_) => {}
         Err(code) => return code,

@@ -91,9 +91,9 @@ pub struct State {
     /// Number of bans in force.
     #[serde(default)]
     pub bans: usize,
-    /// Bans that were given: by operators, and by penalties of limits.
+    /// Bans that were given: by operators, by penalties of limits, and on other gates.
     #[serde(skip)]
-    pub bans_given: [u64; 2],
+    pub bans_given: [u64; 3],
     /// Differences from the file that need a new process.
     #[serde(default)]
     pub waiting_for_upgrade: Vec<String>,

@@ -412,8 +412,7 @@ mod tests {
 
     use super::super::given::Purpose;
     use super::*;
-    use crate::bans::{Bans, LONGEST_TEXT, MOST_BANS, Order, Target};
-    use crate::sketch::Seed;
+    use crate::bans::{Bans, KeySecret, LONGEST_TEXT, MOST_BANS, Order, Target};
     use crate::units::{Prefix, Timestamp};
 
     #[test]
@@ -438,7 +437,7 @@ mod tests {
 
     #[test]
     fn bans_come_behind_the_sockets_as_they_were() {
-        let bans = Bans::new(&Seed::from_bytes([7; 16]));
+        let bans = Bans::new(KeySecret::of_operator(b"a secret"));
         let (now, origin) = (Timestamp::from_nanos(5), 1_000);
         for at in 0..MOST_BANS as u32 {
             let target = Target::Network(Prefix::around(IpAddr::V4(at.into()), 32, 128));
@@ -450,6 +449,7 @@ mod tests {
                 by: text.clone(),
                 why: text,
                 automatic: false,
+                elsewhere: false,
             };
             bans.give(order, now).unwrap();
         }

@@ -68,9 +68,10 @@ impl Backends {
         tokio::join!(timeout(FIRST_LOOKUP, lookups), StoreInUse::first_answers(&self.new_stores)).1
     }
 
-    /// Has each store publish what the limits of this engine with `sharing: estimate` admit.
-    pub(super) fn publish(&self, engine: &Engine) {
+    /// Has each store publish what the limits of this engine with `sharing: estimate` admit, and its bans.
+    pub(super) fn publish(&self, engine: &Engine, secrets: Option<(&[u8], Option<&[u8]>)>) {
         for (index, store) in self.stores.iter().enumerate() {
+            store.share_bans(engine.bans(), &engine.policy().clients.trust, secrets);
             let own = engine.peer_syncs().iter().flatten().filter(|limit| limit.shared().store == StoreId(index));
             store.publish(own.cloned().collect());
         }

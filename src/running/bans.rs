@@ -1,7 +1,7 @@
 //! Bans as lists show them: by the names that clients have in the access log.
 
 use super::process::Process;
-use crate::bans::{Ban, Target};
+use crate::bans::{Ban, News, Target};
 use crate::client::{ClientNetwork, Mark};
 use crate::config::settings::ClientInLog;
 use crate::observe::pseudonym::Pseudonym;
@@ -15,20 +15,44 @@ pub fn all(process: &Process, clients: ClientInLog) -> Vec<BanState> {
     bans.iter().map(|ban| state_of(process, ban, clients)).collect()
 }
 
-/// Clears away bans that have ended, and gives those that penalties of limits have brought. Call it about once a second.
+/// Clears away bans that have ended, tells what other gates brought, and gives bans that penalties of limits have brought. Call it about once
+/// a second.
 pub fn settle(process: &Process) {
     process.clear_ended_bans();
+    tell_news(process);
     // what changes now would not be handed over
     if process.handing_over() {
         return;
     }
-    let given = process.generation().engine().settle_bans(process.clock.now());
+    let generation = process.generation();
+    let given = generation.engine().settle_bans(process.clock.now());
     for ban in &given {
         let BanState { number, target, by, why, ends_in_seconds, .. } =
             state_of(process, ban, process.clients_in_log());
         tracing::info!(ban = number, client = target, by, why, seconds = ends_in_seconds, "banned");
     }
     if !given.is_empty() {
+        process.kept_bans.changed();
+        generation.stores().iter().for_each(|store| store.has_new_bans());
+    }
+}
+
+/// Writes into the log what other gates brought, and has it kept on disk.
+fn tell_news(process: &Process) {
+    let News { given, lifted, left_out } = process.generation().engine().bans().news();
+    for ban in &given {
+        let BanState { number, target, by, why, ends_in_seconds, .. } =
+            state_of(process, ban, process.clients_in_log());
+        tracing::info!(ban = number, client = target, by, why, seconds = ends_in_seconds, "banned on another gate");
+    }
+    for ban in &lifted {
+        let target = name_of(process, &ban.target, process.clients_in_log());
+        tracing::info!(ban = ban.number, client = target, "ban lifted on another gate");
+    }
+    if left_out > 0 {
+        tracing::warn!(bans = left_out, "bans of other gates find no room here");
+    }
+    if !given.is_empty() || !lifted.is_empty() {
         process.kept_bans.changed();
     }
 }
@@ -50,6 +74,7 @@ pub fn state_of(process: &Process, ban: &Ban, clients: ClientInLog) -> BanState 
         ends_in_seconds: ceil_seconds(saturating_nanos(ban.until.since(process.clock.now()))),
         refused: ban.refused(),
         automatic: ban.automatic,
+        elsewhere: ban.elsewhere,
     }
 }
 
@@ -58,7 +83,7 @@ pub fn name_of(process: &Process, target: &Target, clients: ClientInLog) -> Stri
     let (mark, network) = match target {
         Target::Network(network) => (Mark::Verified, ClientNetwork::Prefix(*network)),
         Target::Client { network, mark } => (*mark, *network),
-        Target::Key { limit, hash } => {
+        Target::Key { limit, hash, .. } => {
             let [low, high] = hash.halves();
             let name = Pseudonym::of_bytes((u128::from(high) << 64 | u128::from(low)).to_be_bytes()).to_string();
             return format!("{limit}={}", name.get(..Pseudonym::SHORTEST).unwrap_or(&name));

@@ -214,7 +214,7 @@ impl Next {
                 origin.way().count_surplus(counter);
             }
         }
-        backends.publish(&engine);
+        backends.publish(&engine, source.settings.naming());
         let refused = match before {
             // it knows limits by their positions
             Some(before) if names(before.engine.policy()).eq(names(policy)) => Arc::clone(&before.refused),

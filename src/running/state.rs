@@ -95,7 +95,7 @@ pub fn described(process: &Process, generation: &Generation) -> State {
         }),
         bans_given: {
             let given = generation.engine().bans().given();
-            [given.ordered, given.automatic]
+            [given.ordered, given.automatic, given.elsewhere]
         },
         waiting_for_upgrade: generation.waiting().to_vec(),
         notices: process.notices.list().to_vec(),

@@ -8,11 +8,14 @@ pub mod counters;
 mod state;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use breaker::BreakerState;
 pub use counters::BUCKETS_MICROS;
 pub use state::{Dropped, ExchangeState, ServerStanding, ServerState, StoreState};
 
+use crate::bans::Bans;
+use crate::client::Trust;
 use crate::config::settings::Secret;
 use crate::engine::PeerSync;
 use crate::limiter::sharing::{Answer, OnStoreError, Question, StoreError};
@@ -46,6 +49,21 @@ impl StoreInUse {
 
     /// Publishes what these limits admit.
     pub fn publish(&self, _: Vec<Arc<PeerSync>>) {
+        match *self {}
+    }
+
+    /// Shares bans through it.
+    pub fn share_bans(&self, _: &Arc<Bans>, _: &Trust, _: Option<(&[u8], Option<&[u8]>)>) {
+        match *self {}
+    }
+
+    /// Has the bans shared at once.
+    pub fn has_new_bans(&self) {
+        match *self {}
+    }
+
+    /// Waits until it has the bans.
+    pub async fn has_bans_within(&self, _: Duration) -> bool {
         match *self {}
     }
 

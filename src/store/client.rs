@@ -28,6 +28,9 @@ const MESSAGES_KEPT_MILLIS: i64 = 1_000;
 /// How long at least the gate waits for the store when gates publish what they admitted: no request waits for that.
 const PATIENCE_FOR_MESSAGES: Duration = Duration::from_millis(100);
 
+/// The same for bans, whose text is longer.
+const PATIENCE_FOR_BANS: Duration = Duration::from_millis(500);
+
 /// How often it is looked whether a store has answered that a start or a reload waits for.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 
@@ -132,6 +135,24 @@ impl StoreClient {
         let call = ScriptCall { script: &script::DELTAS, key: &key, numbers: &numbers, rest: &[node, message] };
         let value = self.run(&call, store.timeout.max(PATIENCE_FOR_MESSAGES), &mut None).await?;
         script::published(value).ok_or_else(|| self.no_answer())
+    }
+
+    /// Returns what is kept of bans at this place, if it is not the text that begins with `known`; otherwise keeps `text` instead, if it
+    /// is not empty, for so long.
+    ///
+    /// # Errors
+    /// There is no answer. The text may be there then.
+    pub async fn keep_bans(
+        &self,
+        place: &str,
+        known: &[u8],
+        text: &[u8],
+        keep: Duration,
+    ) -> Result<script::KeptBans, StoreError> {
+        let numbers = [i64::try_from(keep.as_millis()).unwrap_or(i64::MAX)];
+        let call = ScriptCall { script: &script::BANS, key: place, numbers: &numbers, rest: &[known, text] };
+        let value = self.run(&call, self.servers.common.store.timeout.max(PATIENCE_FOR_BANS), &mut None).await?;
+        script::kept_bans(value).ok_or_else(|| self.no_answer())
     }
 
     fn no_answer(&self) -> StoreError {

@@ -3,14 +3,18 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::task::AbortHandle;
 
+use super::ban_sync::{BanSync, SharedBans};
 use super::client::StoreClient;
 use super::dialer::Access;
 use super::peer_sync::PeerExchange;
 use super::state::StoreState;
+use crate::bans::Bans;
+use crate::client::Trust;
 use crate::config::settings::Secret;
 use crate::engine::PeerSync;
 use crate::limiter::sharing::{Answer, OnStoreError, Question, StoreError};
@@ -26,8 +30,10 @@ pub struct StoreInUse {
     fallbacks: [AtomicU64; OnStoreError::ALL.len()],
     /// Goes on when the same store is reached in another way.
     peers: Arc<PeerExchange>,
+    /// As above.
+    bans: Arc<BanSync>,
     clock: Clock,
-    tending: OnceLock<[AbortHandle; 2]>,
+    tending: OnceLock<[AbortHandle; 3]>,
 }
 
 impl StoreInUse {
@@ -56,7 +62,7 @@ impl StoreInUse {
             let client = StoreClient::new(spec, &access).map_err(|error| fault(error.to_string()))?;
             let place = |spec: &Store| (spec.name.clone(), spec.prefix.clone(), spec.database);
             let there = before.iter().find(|was| place(&was.spec) == place(spec));
-            let peers = there.map(|was| Arc::clone(&was.peers));
+            let (peers, bans) = there.map(|was| (Arc::clone(&was.peers), Arc::clone(&was.bans))).unzip();
             Ok(Arc::new(StoreInUse {
                 spec: Arc::clone(spec),
                 access,
@@ -64,6 +70,7 @@ impl StoreInUse {
                 waits: AtomicU64::new(0),
                 fallbacks: Default::default(),
                 peers: peers.unwrap_or_else(|| Arc::new(PeerExchange::new(clock.now()))),
+                bans: bans.unwrap_or_else(|| Arc::new(BanSync::new(clock.now()))),
                 clock,
                 tending: OnceLock::new(),
             }))
@@ -74,17 +81,34 @@ impl StoreInUse {
     /// Keeps it connected from now on, until it is dropped. In a runtime only; a second time does nothing.
     pub fn tend(&self) {
         self.tending.get_or_init(|| {
-            let (client, asking) = (Arc::clone(&self.client), Arc::clone(&self.client));
-            let (peers, clock) = (Arc::clone(&self.peers), self.clock);
+            let [client, asking, sharing] = std::array::from_fn(|_| Arc::clone(&self.client));
+            let (peers, bans, clock) = (Arc::clone(&self.peers), Arc::clone(&self.bans), self.clock);
             let tending = tokio::spawn(async move { client.tend().await });
             let publishing = tokio::spawn(async move { peers.tend(&asking, clock).await });
-            [tending.abort_handle(), publishing.abort_handle()]
+            let sharing = tokio::spawn(async move { bans.tend(&sharing, clock).await });
+            [tending.abort_handle(), publishing.abort_handle(), sharing.abort_handle()]
         });
     }
 
     /// Publishes what these limits admit to the gates that share the store, from now on.
     pub fn publish(&self, limits: Vec<Arc<PeerSync>>) {
         self.peers.publish(limits);
+    }
+
+    /// Shares these bans with the gates that share the store, from now on, if the policy says so and there is a secret.
+    pub fn share_bans(&self, bans: &Arc<Bans>, trust: &Trust, secrets: Option<(&[u8], Option<&[u8]>)>) {
+        let secrets = secrets.filter(|_| self.spec.share_bans);
+        self.bans.share(secrets.map(|secrets| SharedBans::new(Arc::clone(bans), trust.clone(), secrets, &self.spec)));
+    }
+
+    /// Has the bans shared at once, and waits for nobody.
+    pub fn has_new_bans(&self) {
+        self.bans.wake();
+    }
+
+    /// Waits until the store has the bans as they are now, for so long at most. Returns whether it has, or shares none.
+    pub async fn has_bans_within(&self, patience: Duration) -> bool {
+        self.bans.shared_within(patience).await
     }
 
     /// What the policy says of it.
@@ -136,6 +160,7 @@ impl StoreInUse {
             fallbacks_by_direction: fallbacks,
             staleness_seconds: exchange.as_ref().map(|exchange| exchange.staleness_seconds),
             exchange,
+            bans_age_seconds: self.bans.age(self.clock.now()),
             ..self.client.status()
         }
     }

@@ -10,7 +10,8 @@
 //!   between it and the server: what answers may take in memory.
 //! * `fault` translates the crate's errors and cuts a store's texts to one short line.
 //! * [`peer_sync`] publishes what this gate admitted of limits with `sharing: estimate`, and charges what others published.
-//! * `script` has the scripts `rate.lua`, `quota.lua`, `sliding.lua`, `members.lua` and `deltas.lua`, and the names of keys; `gate_count` counts
+//! * `ban_sync` shares bans with other gates, `sealed` so that nobody else reads them.
+//! * `script` has the scripts `rate.lua`, `quota.lua`, `sliding.lua`, `members.lua`, `deltas.lua` and `bans.lua`, and the names of keys; `gate_count` counts
 //!   gates. Tests hold the scripts to [`crate::limiter::sharing::promise`].
 //! * [`breaker`] stops asking a silent store. [`counters`] counts, `state` is the state of a store at one moment, `store_log`
 //!   writes the log.
@@ -37,6 +38,7 @@
 //! what a store says that it did not execute: a script it does not have (`NOSCRIPT`), or a key that lives elsewhere (`MOVED`,
 //! `ASK`).
 
+mod ban_sync;
 mod bounds;
 pub mod breaker;
 pub mod client;
@@ -49,6 +51,7 @@ mod gate_count;
 pub mod in_use;
 pub mod peer_sync;
 mod script;
+mod sealed;
 mod servers;
 mod shard;
 mod slots;

@@ -31,6 +31,9 @@ pub static MEMBERS: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!
 /// Puts a gate's message among those of all gates, and says what others put there.
 pub static DELTAS: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("deltas.lua")));
 
+/// Keeps what gates know of bans.
+pub static BANS: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("bans.lua")));
+
 impl Script {
     fn new(text: &'static str) -> Script {
         Script { text, hash: redis::Script::new(text).get_hash().to_owned() }
@@ -90,6 +93,11 @@ pub fn members_key(prefix: &str) -> String {
 /// The key of the messages of all gates.
 pub fn deltas_key(prefix: &str) -> String {
     format!("{prefix}{{deltas}}")
+}
+
+/// The key of what gates know of bans that have one secret, which has a place of this name.
+pub fn bans_key(prefix: &str, place: &str) -> String {
+    format!("{prefix}{{bans}}:{place}")
 }
 
 /// The script that judges a question, and what it is given.
@@ -169,6 +177,25 @@ pub fn published(value: Value) -> Option<Published> {
     Some(Published { now, read, more, messages })
 }
 
+/// What a store keeps of bans.
+#[derive(Debug, PartialEq, Eq)]
+pub enum KeptBans {
+    /// The text that the gate knew, or now the one that it gave.
+    AsKnown,
+    /// Another text.
+    Other(Vec<u8>),
+}
+
+/// Reads the answer of `bans.lua`; `None` if it is something else.
+pub fn kept_bans(value: Value) -> Option<KeptBans> {
+    let Value::Array(values) = value else { return None };
+    match <[Value; 2]>::try_from(values) {
+        Ok([Value::Int(0), Value::BulkString(text)]) => Some(KeptBans::Other(text)),
+        Ok(_) => None,
+        Err(values) => (values == [Value::Int(1)]).then_some(KeptBans::AsKnown),
+    }
+}
+
 fn numbers<const N: usize>(value: Value) -> Option<[i64; N]> {
     let Value::Array(values) = value else { return None };
     let numbers: Option<Vec<i64>> = values.into_iter().map(|value| redis::from_redis_value(value).ok()).collect();
@@ -225,6 +252,17 @@ mod tests {
         assert_eq!(with(Value::Int(1)), None);
         assert_eq!(published(Value::Array(said.to_vec())), None, "a time without a message");
         assert_eq!(published(Value::Okay), None);
+    }
+
+    #[test]
+    fn what_is_kept_of_bans_is_read() {
+        let text = || Value::BulkString(vec![0, 255]);
+        assert_eq!(kept_bans(Value::Array(vec![Value::Int(1)])), Some(KeptBans::AsKnown));
+        assert_eq!(kept_bans(Value::Array(vec![Value::Int(0), text()])), Some(KeptBans::Other(vec![0, 255])));
+        for other in [vec![Value::Int(0)], vec![Value::Int(1), text()], vec![], vec![Value::Int(0), Value::Int(0)]] {
+            assert_eq!(kept_bans(Value::Array(other)), None);
+        }
+        assert_eq!(kept_bans(Value::Okay), None);
     }
 
     #[test]

@@ -30,6 +30,9 @@ pub struct StoreState {
     /// Age of the oldest knowledge of another gate, where limits have `sharing: estimate`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub staleness_seconds: Option<f64>,
+    /// Time since gate and store last had the same bans; absent where they share none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bans_age_seconds: Option<f64>,
     /// The last fault, also when it has been mended since.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_fault: Option<String>,

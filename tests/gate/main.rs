@@ -90,6 +90,10 @@ mod replayed;
 mod respelled;
 mod secrets;
 #[cfg(feature = "store")]
+mod shared_bans;
+#[cfg(feature = "store")]
+mod shared_campaign;
+#[cfg(feature = "store")]
 mod shared_limits;
 #[cfg(feature = "store")]
 mod shared_tiers;

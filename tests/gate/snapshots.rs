@@ -215,11 +215,12 @@ fn a_directory_that_cannot_be_used_is_told_and_the_gate_serves() {
 }
 
 /// The table of `docs/operations.md`: what survives what.
-const SURVIVES: [(&str, [&str; 4]); 12] = [
+const SURVIVES: [(&str, [&str; 4]); 13] = [
     ("`rate`, `quota`, `recent_average`, `distinct`", ["kept", "kept", "kept", CRASHED]),
     ("pardons", ["kept", "kept", "kept", CRASHED]),
     ("the list of pardons", ["kept", "kept", ANEW, ANEW]),
     ("bans", ["kept", "kept", "kept", "kept: on disk before the order is answered"]),
+    ("bans that gates share: in the store, without `state` too", ["kept"; 4]),
     ("`inflight`, and attempts that wait for their answers", ["kept", BOTH, ENDED, ENDED]),
     ("`fair_share`: units and what was used lately", ["kept", "kept", "kept", CRASHED]),
     ("`fair_share`: who waits", ["kept", WAITS, ENDED, ENDED]),

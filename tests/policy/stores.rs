@@ -45,6 +45,24 @@ fn the_shortest_store_has_every_default() {
 }
 
 #[test]
+fn bans_are_shared_unless_a_store_says_no_and_a_store_that_says_yes_needs_a_key() {
+    let shares = |words: &str| {
+        let stores = format!("  s: {{ url: \"redis://127.0.0.1:6379\"{words} }}\n");
+        let config = good(&policy(&stores, &[("a", "{ rate: 5/s, store: s }")]));
+        assert_eq!(again(&config).policy.stores, config.policy.stores);
+        config.policy.stores[0].share_bans
+    };
+    assert_eq!([shares(""), shares(", share_bans: true"), shares(", share_bans: false")], [true, true, false]);
+    let alone = |words: &str| {
+        let store = format!("stores: {{ s: {{ url: \"redis://127.0.0.1:6379\"{words} }} }}");
+        let routes = "routes: [{ respond: { status: 204 } }]";
+        codes(&format!("listen: \":8080\"\n{store}\n{routes}\n"))
+    };
+    assert_eq!(alone(", share_bans: true"), ["E0324"]);
+    assert_eq!(alone(""), ["W0431"]);
+}
+
+#[test]
 fn every_word_of_a_store_and_of_sharing_survives_being_shown() {
     let stores = "  a: { url: \"redis://valkey:6379/3\", timeout: 20ms, prefix: \"x:{y}:\", password: { env: KEY } }
   b: { url: \"rediss://[2001:db8::1]:7000,h:7001\", mode: cluster, username: gate, password: { env: KEY }, ca: ca.pem }

@@ -187,6 +187,8 @@ catalogue! {
         "Decisions without the store, by what was done.");
     STORE_STALENESS = read("tidegate_store_staleness_seconds", Gauge, &["store"],
         "With `sharing: estimate`: age of the oldest report of another gate.");
+    STORE_BANS_AGE = read("tidegate_store_bans_age_seconds", Gauge, &["store"],
+        "Time since gate and store last had the same bans.");
     STORE_MESSAGES_SENT = read("tidegate_store_messages_sent_total", Counter, &["store"],
         "With `sharing: estimate`: messages that the store has.");
     STORE_MESSAGES_RECEIVED = read("tidegate_store_messages_received_total", Counter, &["store"],
@@ -237,7 +239,7 @@ catalogue! {
     BANS = read("tidegate_bans", Gauge, &[],
         "Bans in force.");
     BANS_GIVEN = read("tidegate_bans_given_total", Counter, &["by"],
-        "Bans given by an `operator`, or by the penalty of a `limit`.");
+        "Bans given by an `operator`, by the penalty of a `limit`, or on another `gate`.");
     NOTICE = held("tidegate_notice", Gauge, &["notice"],
         "1 while this warning is active. The text is in `tidegate status`.");
     TOP_CLIENT_SHARE = fractions("tidegate_top_client_share_ratio", Gauge, &[],

@@ -36,7 +36,7 @@ pub(super) fn families(state: &State) -> Vec<MetricFamily> {
         page.add(&catalogue::OVERLOAD_REFUSING, None, Some(u64::from(overload.refusing)));
     }
     page.add(&catalogue::BANS, None, Some(state.bans as u64));
-    for (by, given) in ["operator", "limit"].into_iter().zip(state.bans_given) {
+    for (by, given) in ["operator", "limit", "gate"].into_iter().zip(state.bans_given) {
         page.add(&catalogue::BANS_GIVEN, Some(by), Some(given));
     }
     if let Some(snapshots) = &state.snapshots {
@@ -123,6 +123,7 @@ impl Page {
         for (direction, count) in &state.fallbacks_by_direction {
             self.add_labelled(&catalogue::STORE_FALLBACKS, &[&state.name, direction], *count as f64);
         }
+        self.add_fraction(&catalogue::STORE_BANS_AGE, name, state.bans_age_seconds);
         if let Some(exchange) = &state.exchange {
             self.exchange(&state.name, exchange);
         }

@@ -127,16 +127,17 @@ impl Shape {
         // build, policy, generation, last reload and its time, reloads by result; logs by stream and their errors, panics, the kernel's figures;
         // buffered bytes, their bound and refusals; bans, and those given by whom; notices by kind, the heaviest client's share; pressure, delay, refusing;
         // snapshots: age, bytes, duration, errors
-        const PROCESS: usize = 5 + 2 + 4 + 1 + 7 + 3 + 3 + NoticeKind::ALL.len() + 1 + Resource::ALL.len() + 2 + 4;
+        const PROCESS: usize = 5 + 2 + 4 + 1 + 7 + 3 + 4 + NoticeKind::ALL.len() + 1 + Resource::ALL.len() + 2 + 4;
 
         // connected, breaker, nodes, questions, answers, waits; servers; errors; fallbacks; the histogram's buckets, infinity, sum and count;
-        // staleness, messages sent, received and missed, keys sent and received, units not told; messages dropped
+        // age of bans; staleness, messages sent, received and missed, keys sent and received, units not told; messages dropped
         const PER_STORE: usize = 6
             + ServerStanding::ALL.len()
             + StoreError::ALL.len()
             + 3
             + BUCKETS_MICROS.len()
             + 3
+            + 1
             + 7
             + Dropped::ALL.len();
         // handshakes by version and kind, failures by reason

@@ -27,6 +27,9 @@ pub struct BanState {
     /// Whether a limit's penalty brought it, and nobody ordered it.
     #[serde(default)]
     pub automatic: bool,
+    /// Whether it was given on another gate.
+    #[serde(default)]
+    pub elsewhere: bool,
 }
 
 /// The outcome of a ban.
@@ -38,6 +41,9 @@ pub struct Banned {
     pub on_disk: bool,
     /// Whether there is a directory for state at all.
     pub has_directory: bool,
+    /// Stores that share bans and do not have this one yet: other gates hear of it later.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waiting_for: Vec<String>,
     /// Always `tidegate.ban/1`.
     pub schema: Word,
 }
@@ -51,6 +57,9 @@ pub struct Unbanned {
     pub on_disk: bool,
     /// Whether there is a directory for state at all.
     pub has_directory: bool,
+    /// Stores that share bans and do not know of it yet: other gates hear of it later.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waiting_for: Vec<String>,
     /// Always `tidegate.unban/1`.
     pub schema: Word,
 }

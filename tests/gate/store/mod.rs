@@ -108,6 +108,7 @@ fn store(mode: StoreMode, ports: Vec<u16>) -> Store {
         timeout: TIMEOUT,
         ready_within: TIMEOUT,
         prefix: "tg:".to_owned(),
+        share_bans: false,
         breaker: Breaker { open_after: 5, half_open_every: Duration::from_millis(100) },
     }
 }

@@ -1,13 +1,27 @@
 //! One ban.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use serde::{Deserialize, Serialize};
+
+use crate::client::subkey::subkey;
 use crate::client::{ClientNetwork, Mark};
-use crate::sketch::KeyHash;
+use crate::sketch::{KeyHash, KeyHasher, Seed};
 use crate::units::{Prefix, Timestamp};
 
 /// Bytes of a reason or of a name, at most. Longer ones are cut.
 pub const LONGEST_TEXT: usize = 200;
+
+/// So many bans are in force at a time. Longer lists belong in a file of `deny:`.
+pub const MOST_BANS: usize = 4_096;
+
+/// So many of them are those of penalties: operators always find room.
+pub const MOST_AUTOMATIC: usize = 3_072;
+
+/// So many records are remembered that took the place of bans which other gates may still know. Of more those are forgotten whose time ends
+/// first.
+pub const MOST_REMEMBERED: usize = 1_024;
 
 /// Who is banned, by whom and until when.
 #[derive(Debug)]
@@ -20,12 +34,18 @@ pub struct Ban {
     pub given: u64,
     /// When it ends.
     pub until: Timestamp,
+    /// When it ends, in nanoseconds since 1970: what all gates that share it know it by.
+    pub ends: u64,
+    /// Which of the orders about the target it is, from 1; see [`Rank`](super::shared::Rank).
+    pub turn: u32,
     /// Who gave it.
     pub by: String,
     /// The reason, for people.
     pub why: String,
     /// Whether a limit's penalty brought it, and nobody ordered it.
     pub automatic: bool,
+    /// Whether it was given on another gate.
+    pub elsewhere: bool,
     refused: AtomicU64,
 }
 
@@ -44,10 +64,12 @@ pub struct Order {
     pub why: String,
     /// Whether a limit's penalty brings it.
     pub automatic: bool,
+    /// Whether it comes from another gate.
+    pub elsewhere: bool,
 }
 
 /// Who is banned.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Target {
     /// Every client whose address is in the network, however sure the address is.
     Network(Prefix),
@@ -62,22 +84,52 @@ pub enum Target {
     Key {
         /// The limit's name.
         limit: String,
-        /// The key, under the secret of the table.
+        /// What the key is hashed under.
+        secret: KeySecret,
+        /// The key.
         hash: KeyHash,
     },
 }
 
+/// What banned keys are hashed under. Its own text does not show it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct KeySecret(pub(super) [u8; 16]);
+
+impl KeySecret {
+    /// The one of all gates with this secret of the operator.
+    pub fn of_operator(secret: &[u8]) -> KeySecret {
+        let mut first = [0; 16];
+        first.iter_mut().zip(subkey(secret, b"tidegate bans: keys")).for_each(|(to, from)| *to = from);
+        KeySecret(first)
+    }
+
+    /// One that no other process has, derived from the seed.
+    pub fn of_seed(seed: &Seed) -> KeySecret {
+        let [low, high] = KeyHasher::new(&seed.derive("bans")).finish().halves();
+        KeySecret((u128::from(high) << 64 | u128::from(low)).to_le_bytes())
+    }
+}
+
+impl fmt::Debug for KeySecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeySecret(‹secret›)")
+    }
+}
+
 impl Ban {
-    pub(super) fn new(number: u32, order: Order, refused: u64) -> Ban {
-        let Order { target, given, until, by, why, automatic } = order;
+    pub(super) fn new((number, turn): (u32, u32), order: Order, ends: u64, refused: u64) -> Ban {
+        let Order { target, given, until, by, why, automatic, elsewhere } = order;
         Ban {
             number,
             target,
             given,
             until,
+            ends,
+            turn,
             by: text_of(&by),
             why: text_of(&why),
             automatic,
+            elsewhere,
             refused: AtomicU64::new(refused),
         }
     }

@@ -6,16 +6,16 @@ use std::io::{self, Read, Write};
 
 use serde::{Deserialize, Serialize};
 
-use super::ban::{Ban, Order, Target};
+use super::ban::{Ban, KeySecret, MOST_BANS, MOST_REMEMBERED, Order, Target};
 use super::offences::{MOST_OFFENDERS, Offence, Offender};
-use super::register::{Bans, MOST_BANS};
-use crate::client::{ClientNetwork, Mark};
+use super::register::{All, Bans};
+use super::saved_target::SavedTarget;
+use super::shared::Written;
 use crate::saved::{Fault, Key, Reader, Writer};
-use crate::sketch::KeyHash;
 use crate::units::{Prefix, Timestamp};
 
 /// Bytes of the longest document that is read.
-pub const LONGEST: usize = MOST_BANS * 2_048 + MOST_OFFENDERS * 512;
+pub const LONGEST: usize = MOST_BANS * 2_048 + (MOST_OFFENDERS + MOST_REMEMBERED) * 512;
 
 /// The version of the file. Increase it with every change of [`Saved`] that an earlier version would read wrongly.
 const VERSION: u32 = 1;
@@ -27,13 +27,17 @@ const SECTION: &str = "bans";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Saved {
-    secret: [u8; 16],
+    /// What keys are hashed under that do not say it.
+    secret: KeySecret,
     /// The number of the next ban.
     next: u32,
     bans: Vec<SavedBan>,
     /// Clients that penalties have banned.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     offenders: Vec<SavedOffender>,
+    /// What took the place of bans that other gates may still know.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    remembered: Vec<Written>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,15 +63,19 @@ struct SavedBan {
     why: String,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     automatic: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    elsewhere: bool,
+    #[serde(default = "first", skip_serializing_if = "is_first")]
+    turn: u32,
     refused: u64,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum SavedTarget {
-    Network(std::net::IpAddr, u8),
-    Client { network: Option<(std::net::IpAddr, u8)>, mark: String },
-    Key { limit: String, hash: [u64; 2] },
+fn first() -> u32 {
+    1
+}
+
+fn is_first(turn: &u32) -> bool {
+    *turn == first()
 }
 
 impl Saved {
@@ -80,18 +88,22 @@ impl Saved {
             until: origin.saturating_add(offence.until.nanos()),
         };
         let offenders = bans.offenders().into_iter().map(offender).collect();
-        let (secret, next, bans) = bans.all(now);
+        let All { secret, next, bans, remembered } = bans.all(now);
+        let target = |target: &Target| SavedTarget::of(target).without(secret);
         let saved = bans.iter().map(|ban| SavedBan {
             number: ban.number,
-            target: SavedTarget::of(&ban.target),
+            target: target(&ban.target),
             given: ban.given,
-            until: origin.saturating_add(ban.until.nanos()),
+            until: ban.ends,
             by: ban.by.clone(),
             why: ban.why.clone(),
             automatic: ban.automatic,
+            elsewhere: ban.elsewhere,
+            turn: ban.turn,
             refused: ban.refused(),
         });
-        Saved { secret, next, bans: saved.collect(), offenders }
+        let remembered = remembered.iter().map(Written::of).collect();
+        Saved { secret, next, bans: saved.collect(), offenders, remembered }
     }
 
     /// Returns whether no ban was ever given.
@@ -107,20 +119,21 @@ impl Saved {
         let stamp = |wall: u64| Timestamp::from_nanos(wall.saturating_sub(origin));
         let mut restored = Vec::new();
         for saved in self.bans {
-            let SavedBan { number, target, given, until, by, why, automatic, refused } = saved;
-            let target = target.read().ok_or("a ban of an unknown form")?;
-            let order = Order { target, given, until: stamp(until), by, why, automatic };
+            let SavedBan { number, target, given, until, by, why, automatic, elsewhere, turn, refused } = saved;
+            let target = target.read(Some(self.secret)).ok_or("a ban of an unknown form")?;
+            let order = Order { target, given, until: stamp(until), by, why, automatic, elsewhere };
             if order.until > now {
-                restored.push(Ban::new(number, order, refused));
+                restored.push(Ban::new((number, turn), order, until, refused));
             }
         }
+        let remembered = self.remembered.into_iter().filter_map(Written::read).collect();
         let count = restored.len();
         let offender = |saved: SavedOffender| {
             let network = Prefix::new(saved.network.0, saved.network.1).ok()?;
             Some(((network, saved.limit), Offence::of(saved.bans, stamp(saved.until))))
         };
         let offenders = self.offenders.into_iter().filter_map(offender).collect();
-        bans.take_over(self.secret, self.next, restored, offenders);
+        bans.take_over(All { secret: self.secret, next: self.next, bans: restored, remembered }, offenders);
         Ok(count)
     }
 
@@ -151,36 +164,5 @@ impl Saved {
             return Err(Fault::Unfit("there is more in it than bans"));
         }
         serde_json::from_str(&text).map_err(|_| Fault::Unfit("its bans cannot be read"))
-    }
-}
-
-impl SavedTarget {
-    fn of(target: &Target) -> SavedTarget {
-        let parts = |network: &Prefix| (network.address(), network.length());
-        match target {
-            Target::Network(network) => SavedTarget::Network(network.address(), network.length()),
-            Target::Client { network: ClientNetwork::Prefix(network), mark } => {
-                SavedTarget::Client { network: Some(parts(network)), mark: mark.as_str().to_owned() }
-            }
-            Target::Client { network: ClientNetwork::Unix, mark } => {
-                SavedTarget::Client { network: None, mark: mark.as_str().to_owned() }
-            }
-            Target::Key { limit, hash } => SavedTarget::Key { limit: limit.clone(), hash: hash.halves() },
-        }
-    }
-
-    fn read(self) -> Option<Target> {
-        const MARKS: [Mark; 4] = [Mark::Verified, Mark::Degraded, Mark::Short, Mark::AllTrusted];
-        Some(match self {
-            SavedTarget::Network(address, length) => Target::Network(Prefix::new(address, length).ok()?),
-            SavedTarget::Client { network, mark } => Target::Client {
-                network: match network {
-                    Some((address, length)) => ClientNetwork::Prefix(Prefix::new(address, length).ok()?),
-                    None => ClientNetwork::Unix,
-                },
-                mark: MARKS.into_iter().find(|known| known.as_str() == mark)?,
-            },
-            SavedTarget::Key { limit, hash } => Target::Key { limit, hash: KeyHash::from_halves(hash) },
-        })
     }
 }

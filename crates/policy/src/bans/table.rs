@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::ban::{Ban, Target};
+use super::ban::{Ban, KeySecret, Target};
 use crate::client::key::{KeySpec, Keys};
 use crate::client::networks::NetworkMap;
 use crate::client::{Client, ClientNetwork, Mark};
@@ -14,7 +14,8 @@ use crate::units::Timestamp;
 /// The bans in force. Positions of bans grow with the time at which they end, so the ban that holds longest is found first.
 #[derive(Debug)]
 pub struct BanTable {
-    seed: Seed,
+    /// What keys are hashed under, and their seeds: this process's own, then those of banned keys that were hashed elsewhere.
+    secrets: Box<[(KeySecret, Seed)]>,
     bans: Box<[Arc<Ban>]>,
     networks: NetworkMap<u32>,
     /// Clients whose address is not their own, sorted.
@@ -29,16 +30,20 @@ pub struct BanTable {
 type Counted = (u8, Option<crate::units::Prefix>);
 
 impl BanTable {
-    pub(super) fn new(seed: Seed, mut bans: Vec<Arc<Ban>>) -> BanTable {
+    pub(super) fn new(own: KeySecret, mut bans: Vec<Arc<Ban>>) -> BanTable {
         bans.sort_by_key(|ban| (ban.until, ban.number));
+        let mut secrets = vec![own];
         let (mut networks, mut clients, mut keys) = (Vec::new(), Vec::new(), Vec::new());
         let mut limits: Vec<Box<str>> = Vec::new();
         for (at, ban) in (0_u32..).zip(&bans) {
             match &ban.target {
                 Target::Network(network) => networks.push((*network, at)),
                 Target::Client { network, mark } => clients.push((counted(*network, *mark), at)),
-                Target::Key { limit, hash } => {
+                Target::Key { limit, secret, hash } => {
                     keys.push((*hash, at));
+                    if !secrets.contains(secret) {
+                        secrets.push(*secret);
+                    }
                     if !limits.iter().any(|known| **known == **limit) {
                         limits.push(limit.as_str().into());
                     }
@@ -48,7 +53,7 @@ impl BanTable {
         clients.sort_unstable();
         keys.sort_unstable();
         BanTable {
-            seed,
+            secrets: secrets.into_iter().map(|secret| (secret, Seed::from_bytes(secret.0))).collect(),
             bans: bans.into(),
             networks: NetworkMap::new(networks),
             clients: clients.into(),
@@ -102,29 +107,24 @@ impl BanTable {
         route: &str,
         now: Timestamp,
     ) -> Option<&Ban> {
-        let hashes = self.hashes((limit, key), request, client, route)?;
-        let found = hashes.into_iter().filter_map(|hash| {
+        let found = self.secrets.iter().filter_map(|(_, seed)| hashes(seed, (limit, key), request, client, route));
+        let found = found.flatten().filter_map(|hash| {
             let at = self.keys.binary_search_by(|(known, _)| known.cmp(&hash)).ok()?;
             self.keys.get(at).map(|(_, at)| *at)
         });
         self.in_force(found.max()?, now)
     }
 
-    /// The hashes of a request's keys under the limit of this name; `None` if it has none, or too many.
+    /// The keys of a request under the limit of this name, as this process hashes them, and under what; `None` if it has none, or too many.
     pub fn hashes(
         &self,
-        (limit, key): (&str, &KeySpec),
+        limit: (&str, &KeySpec),
         request: &Request<'_>,
         client: &Client,
         route: &str,
-    ) -> Option<Keys<KeyHash>> {
-        /// A kind of part that keys have none of.
-        const LIMIT: u8 = 255;
-        let mut hasher = KeyHasher::new(&self.seed);
-        hasher.part(LIMIT, limit.as_bytes());
-        let mut keys = Keys::from_iter([hasher]);
-        key.add_to(&mut keys, request, client, route).ok()?;
-        Some(keys.into_iter().map(KeyHasher::finish).collect())
+    ) -> Option<(KeySecret, Keys<KeyHash>)> {
+        let (secret, seed) = self.secrets.first()?;
+        Some((*secret, hashes(seed, limit, request, client, route)?))
     }
 
     /// Counts a request that a ban refuses, and returns the ban's number.
@@ -136,6 +136,22 @@ impl BanTable {
     fn in_force(&self, at: u32, now: Timestamp) -> Option<&Ban> {
         self.bans.get(at as usize).map(Arc::as_ref).filter(|ban| ban.until > now)
     }
+}
+
+fn hashes(
+    seed: &Seed,
+    (limit, key): (&str, &KeySpec),
+    request: &Request<'_>,
+    client: &Client,
+    route: &str,
+) -> Option<Keys<KeyHash>> {
+    /// A kind of part that keys have none of.
+    const LIMIT: u8 = 255;
+    let mut hasher = KeyHasher::new(seed);
+    hasher.part(LIMIT, limit.as_bytes());
+    let mut keys = Keys::from_iter([hasher]);
+    key.add_to(&mut keys, request, client, route).ok()?;
+    Some(keys.into_iter().map(KeyHasher::finish).collect())
 }
 
 fn counted(network: ClientNetwork, mark: Mark) -> Counted {

@@ -15,7 +15,7 @@ fn at(seconds: u64) -> Timestamp {
 }
 
 fn bans() -> Bans {
-    Bans::new(&Seed::from_bytes([3; 16]))
+    Bans::new(KeySecret([3; 16]))
 }
 
 fn client(address: &str) -> Client {
@@ -27,7 +27,15 @@ fn network(address: &str, length: u8) -> Target {
 }
 
 fn order(target: Target, until: u64) -> Order {
-    Order { target, given: 5, until: at(until), by: "alice".to_owned(), why: "because".to_owned(), automatic: false }
+    Order {
+        target,
+        given: 5,
+        until: at(until),
+        by: "alice".to_owned(),
+        why: "because".to_owned(),
+        automatic: false,
+        elsewhere: false,
+    }
 }
 
 /// The number of the ban that the client is under.
@@ -58,8 +66,8 @@ fn the_same_target_keeps_its_number_and_its_count() {
     let again = bans.give(order(network("192.0.2.7", 32), 40), at(1)).unwrap();
     assert_eq!((again.number, again.refused(), bans.list(at(1)).len()), (1, 1, 1));
     assert_eq!(of(&bans, &client("192.0.2.7"), 40), None, "a shorter one in its place");
-    let lifted = bans.lift(|ban| ban.number == 1, at(2));
-    assert_eq!((lifted.len(), bans.lift(|_| true, at(2)).len()), (1, 0));
+    let lifted = bans.lift(|ban| ban.number == 1, at(2), 5);
+    assert_eq!((lifted.len(), bans.lift(|_| true, at(2), 5).len()), (1, 0));
     assert_eq!(bans.give(order(network("192.0.2.7", 32), 40), at(3)).unwrap().number, 2);
 }
 
@@ -95,19 +103,18 @@ fn there_is_room_for_so_many_and_no_more() {
 
 #[test]
 fn what_is_saved_is_restored_with_its_keys_counts_and_numbers() {
-    let (before, after) = (bans(), Bans::new(&Seed::from_bytes([4; 16])));
+    let (before, after) = (bans(), Bans::new(KeySecret([4; 16])));
     let key = KeySpec::new(["header:x-api-key".parse().unwrap()], Some(crate::client::key::Missing::Allow)).unwrap();
     let made = key_request(&key, &ClientRules::default(), "stolen, with a comma").unwrap();
-    let hashes = |bans: &Bans| {
-        bans.table().hashes(("by_key", &key), &made.request(), &made.client, "").unwrap().as_slice().to_vec()
-    };
-    let target = Target::Key { limit: "by_key".to_owned(), hash: hashes(&before)[0] };
+    let hashes = |bans: &Bans| bans.table().hashes(("by_key", &key), &made.request(), &made.client, "").unwrap();
+    let (secret, hash) = hashes(&before);
+    let target = Target::Key { limit: "by_key".to_owned(), secret, hash: hash[0] };
     let unix = Target::Client { network: ClientNetwork::Unix, mark: Mark::Short };
     for target in [network("192.0.2.7", 32), target.clone(), network("2001:db8::", 48), unix] {
         before.give(order(target, 100), at(0)).unwrap();
     }
     before.give(order(network("198.51.100.0", 24), 20), at(0)).unwrap();
-    assert_ne!(hashes(&before), hashes(&after), "each process has its own secret");
+    assert_ne!(hashes(&before).1[0], hashes(&after).1[0], "each has its own secret");
     let text = serde_json::to_string(&Saved::of(&before, at(10), ORIGIN)).unwrap();
     let saved: Saved = serde_json::from_str(&text).unwrap();
     // the other process began 30 s later, so that one of them has ended by its time

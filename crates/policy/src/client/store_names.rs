@@ -71,6 +71,16 @@ impl StoreNames {
     }
 }
 
+/// What bans in a store are under: the name of the place, and the key that they are sealed with. Gates with another secret have another
+/// place, so none of them overwrites what it cannot read.
+pub fn of_bans(secret: &[u8]) -> (StoreKey, [u8; 32]) {
+    /// Changes with the form of what is stored there.
+    const FORM: &[u8] = b"tidegate bans: place 1";
+    let mut place = StoreKey([0; 16]);
+    place.0.iter_mut().zip(subkey(secret, FORM)).for_each(|(to, from)| *to = from);
+    (place, subkey(secret, b"tidegate bans: seal"))
+}
+
 impl fmt::Debug for StoreNames {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("StoreNames(‹secret›)")

@@ -19,7 +19,7 @@ use super::learned::Learned;
 use super::numbers::Numbers;
 use super::saved::Restored;
 use super::shared_limit::SharedLimit;
-use crate::bans::Bans;
+use crate::bans::{Bans, KeySecret};
 use crate::limiter::{Limiter, Moved};
 use crate::policy::{Condition, FieldsRead, Mode, Policy, Rule, Tier};
 use crate::sketch::Seed;
@@ -111,7 +111,12 @@ impl Engine {
         let keys = SharedKeys::new(&policy, seed);
         let partial = |rule: &Arc<Rule>| rule.mode == Mode::Enforce && rule.enforced.get() < 1.0;
         let rollouts = policy.rules.iter().map(|rule| partial(rule).then(|| ROLLOUT.derive(&rule.name))).collect();
-        let bans = before.map_or_else(|| Arc::new(Bans::new(seed)), |before| Arc::clone(&before.bans));
+        // gates with one secret hash banned keys alike
+        let keys_of_bans = || match secrets {
+            Some((secret, _)) => KeySecret::of_operator(secret),
+            None => KeySecret::of_seed(seed),
+        };
+        let bans = before.map_or_else(|| Arc::new(Bans::new(keys_of_bans())), |before| Arc::clone(&before.bans));
         let next = Engine {
             fields: FieldsRead::of(&policy),
             policy,

@@ -28,6 +28,8 @@ pub struct Store {
     pub ready_within: Duration,
     /// What the names of all keys begin with.
     pub prefix: String,
+    /// Whether gates share their bans through it.
+    pub share_bans: bool,
     /// When a server of it is left alone.
     pub breaker: Breaker,
 }

@@ -29,8 +29,8 @@ fn the_bound_on_series_is_as_documented() {
         + 14
         + 2
         + 1
-        + 43
-        + 95;
+        + 44
+        + 96;
     assert_eq!(Metrics::series_bound(&policy, &settings()), documented);
 }
 

@@ -18,6 +18,7 @@ pub fn spec() -> Store {
         timeout: Duration::from_millis(5),
         ready_within: Duration::from_secs(2),
         prefix: "tidegate:".to_owned(),
+        share_bans: true,
         breaker: Breaker::default(),
     }
 }
@@ -33,6 +34,7 @@ pub fn state() -> StoreState {
         duration_seconds: 0.5,
         errors: StoreError::ALL.map(|store_error| (store_error.word(), 1)).to_vec(),
         fallbacks_by_direction: OnStoreError::ALL.map(|to| (to.word(), 2)).to_vec(),
+        bans_age_seconds: Some(1.0),
         exchange: Some(ExchangeState {
             messages_dropped: Dropped::ALL.iter().map(|reason| (reason.word(), 1)).collect(),
             ..ExchangeState::default()

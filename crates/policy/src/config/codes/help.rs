@@ -196,7 +196,7 @@ impl Code {
                 "The program was built without the feature `store`, so it cannot reach Redis or Valkey. Counting by itself would admit each limit once per gate, so it does not start. Use a program with the feature, which is on by default (`tidegate --version` lists what is in), or delete `stores:` and each limit's `store:`."
             }
             Code::UNUSED_STORE => {
-                "No limit names this store, so nobody connects to it. Most often the limit's `store:` is missing, and every gate counts for itself."
+                "No limit names this store, so it shares no more than bans. Most often the limit's `store:` is missing, and every gate counts for itself."
             }
             Code::PLAIN_STORE => {
                 "What goes over `redis://` can be read and changed by whoever is on the way, the password among it; and whoever has that can give every client a new budget, or none. Within a machine or a network of one's own that may be fine; this address is neither. Say `rediss://` and name the authority in `ca:`."

@@ -45,6 +45,8 @@ struct Named {
     store: Option<StoreId>,
     /// Where its `timeout` stands.
     timeout: Option<Span>,
+    /// Where it says that gates share their bans.
+    share_bans: Option<Span>,
     used: bool,
 }
 
@@ -90,9 +92,12 @@ impl Stores {
                 _ => None,
             };
             let timeout = entry.value.as_ref().and_then(|at| at.value.timeout.get()).map(|timeout| timeout.span);
+            let share_bans = entry.value.as_ref().and_then(|at| at.value.share_bans.get());
+            let share_bans = share_bans.filter(|said| said.value).map(|said| said.span);
             // what has faults of its own is not told to be unused as well
-            let used = store.is_none();
-            stores.named.push(Named { name: entry.name.clone(), at: entry.key_span, store, timeout, used });
+            let used = store.is_none() || share_bans.is_some();
+            let (name, at) = (entry.name.clone(), entry.key_span);
+            stores.named.push(Named { name, at, store, timeout, share_bans, used });
         }
         stores
     }
@@ -152,18 +157,19 @@ impl Stores {
             Field::Bad { .. } => true,
             Field::Set { at, .. } => at.value.client_hmac.is_present(),
         };
-        if let Some(first) = self.uses.first().filter(|_| !key) {
+        let limit = self.uses.first().map(|first| (first.store, format!("the limit `{}` is shared", first.limit)));
+        let bans = || {
+            let found = self.named.iter().find_map(|named| Some((named.share_bans?, &named.name)));
+            found.map(|(at, name)| (at, format!("bans are shared through the store `{name}`")))
+        };
+        if let Some((at, what)) = limit.or_else(bans).filter(|_| !key) {
             faults.push(
-                Diagnostic::error(
-                    Code::NO_SHARED_KEY,
-                    first.store,
-                    format!("the limit `{}` is shared, and `secrets.client_hmac` is missing", first.limit),
-                )
-                .label("all gates must name clients alike")
-                .help(
-                    "make a key with `head -c 32 /dev/urandom | base64`, give every gate the same one, and write \
+                Diagnostic::error(Code::NO_SHARED_KEY, at, format!("{what}, and `secrets.client_hmac` is missing"))
+                    .label("all gates must name clients alike")
+                    .help(
+                        "make a key with `head -c 32 /dev/urandom | base64`, give every gate the same one, and write \
                      `secrets: { client_hmac: { file: PATH } }`",
-                ),
+                    ),
             );
         }
         for by in &self.uses {
@@ -261,6 +267,7 @@ fn store(name: &str, own: &schema::Store, faults: &mut Faults) -> Option<Store> 
         timeout: own.timeout(),
         ready_within: own.ready_within(),
         prefix: own.prefix(),
+        share_bans: own.share_bans(),
         breaker: values(&own.breaker),
     })
 }

@@ -26,6 +26,10 @@ pub fn store(store: &Store, password: Option<&Tree>) -> Tree {
     tree.push(("timeout", Tree::text(duration(store.timeout))));
     tree.push(("ready_within", Tree::text(duration(store.ready_within))));
     tree.push(("prefix", Tree::text(&store.prefix)));
+    // the default says so only where there is a secret: written out it would ask for one
+    if !store.share_bans {
+        tree.push(("share_bans", Tree::text(false)));
+    }
     tree.push(("breaker", store.breaker.tree()));
     Tree::map(tree)
 }

@@ -43,6 +43,9 @@ section! {
         /// In a cluster, braces with something between them (`tg:{prod}:`) put all keys on one of its servers; without braces they
         /// are spread over all.
         optional prefix: KeyPrefix [default tidegate:],
+        /// Whether gates that say the same `prefix` share their bans through it. Needs `secrets.client_hmac`, which seals them: the store
+        /// learns nothing of them.
+        optional share_bans: bool [default true],
         /// When a store that does not answer is left alone; each server of a cluster for itself.
         optional breaker: Words<Breaker>,
     }
