@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::admin::{request, verb};
 use crate::harness::gate::{Folder, binary};
-use crate::harness::redis::Server;
+use crate::harness::redis::{Cluster, Server};
 use crate::harness::{Gate, wait_for};
 use crate::shared_limits::{gates, told};
 
@@ -146,6 +146,56 @@ fn gates_that_have_another_secret_or_do_not_share_hear_of_nothing_and_a_changed_
     all_say(&bridge, BANNED, 403, Instant::now());
     let next = gate_of(&policy(&store, "the next secret of all gates, after this", ""));
     all_say(&[next], BANNED, 403, Instant::now());
+}
+
+#[test]
+fn the_servers_of_a_cluster_and_the_least_rights_are_enough() {
+    let cluster = Cluster::start();
+    let text = policy(&cluster.servers[0], SECRET, "mode: cluster");
+    let all: Vec<Gate> = (0..2).map(|_| gate_of(&text)).collect();
+    let (_, said) = done(&all[0], &["ban", BANNED, "--for", "1h"]);
+    assert!(!said.contains("other gates"), "{said}");
+    all_say(&all, BANNED, 403, Instant::now());
+    // what docs/limits/cluster.md names, without the rights of an estimate
+    let store = Server::start(&[]);
+    let rights = "on >word resetkeys ~tidegate:* resetchannels -@all +evalsha +eval +time +get +set +pexpire +zadd \
+                  +zremrangebyscore +zcard";
+    let words: Vec<&str> = ["ACL", "SETUSER", "gate"].into_iter().chain(rights.split_whitespace()).collect();
+    assert_eq!(store.cli(&words), "OK");
+    let text = policy(&store, SECRET, "username: gate, password: word").replace(", sharing: estimate", "");
+    let all: Vec<Gate> = (0..2).map(|_| gate_of(&text)).collect();
+    let (_, said) = done(&all[0], &["ban", BANNED, "--for", "1h"]);
+    assert!(!said.contains("other gates"), "{said}");
+    all_say(&all, BANNED, 403, Instant::now());
+    assert_eq!(told(&all, "tidegate_store_errors_total", &[]), 0.0);
+}
+
+#[test]
+fn whatever_a_store_puts_there_bans_nobody_and_undoes_nothing() {
+    let store = Server::start(&[]);
+    let gates = gates(&policy(&store, SECRET, ""));
+    done(&gates[0], &["ban", BANNED, "--for", "1h"]);
+    done(&gates[0], &["ban", OTHER, "--for", "1h"]);
+    all_say(&gates, BANNED, 403, Instant::now());
+    all_say(&gates, OTHER, 403, Instant::now());
+    let place = store.cli(&["KEYS", "*{bans}*"]);
+    // a text of before, put there when one of its bans was lifted
+    assert_eq!(store.cli(&["COPY", &place, "before"]), "1");
+    done(&gates[1], &["unban", BANNED]);
+    all_say(&gates, BANNED, 200, Instant::now());
+    let is_before = || store.cli(&["GET", &place]) == store.cli(&["GET", "before"]);
+    assert!(!is_before());
+    assert_eq!(store.cli(&["COPY", "before", &place, "REPLACE"]), "1");
+    wait_for("the old text to be replaced", || (!is_before()).then_some(()));
+    std::thread::sleep(REACHES);
+    for text in ["", "nonsense", "[]"] {
+        assert_eq!(store.cli(&["SET", &place, text]), "OK");
+        wait_for("a text that is none to be replaced", || (store.cli(&["GET", &place]).len() > 50).then_some(()));
+    }
+    std::thread::sleep(REACHES);
+    for gate in &gates {
+        assert_eq!((request(gate, BANNED), request(gate, OTHER)), (200, 403));
+    }
 }
 
 #[test]
