@@ -13,6 +13,7 @@ use super::common::{Edge, Entry, Header};
 use super::connection;
 use super::connection_info::ConnectionInfo;
 use super::h2;
+use super::h2::direct::DirectStreams;
 use super::h2::preface::{Beginning, look};
 use super::proxy_protocol::{NoHeader, Peekable, take};
 use super::requests::Servers;
@@ -143,7 +144,9 @@ async fn speak<A>(
     // What a connection does not come to has no room in what is kept for each: that of HTTP/2 would be most of it.
     match http2 {
         true => {
-            Box::pin(h2::connection::serve(&servers.framework, transport, first, begun, info, edge, shutdown)).await
+            let direct = servers.direct.clone().map(|direct| -> Arc<dyn DirectStreams> { direct });
+            let servers = (&servers.framework, direct);
+            Box::pin(h2::connection::serve(servers, transport, first, begun, info, edge, shutdown)).await;
         }
         false if protocols.http1 => {
             let servers = (&servers.framework, servers.direct.as_deref());

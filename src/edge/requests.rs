@@ -12,6 +12,7 @@ use pingora::server::ShutdownWatch;
 use tokio::time::Instant;
 
 use super::common::Edge;
+use super::h2::direct::DirectStreams;
 use super::stream::Wire;
 use super::transport::Transport;
 use crate::system::timer::Alarm;
@@ -19,7 +20,7 @@ use tidegate_http::fault::HeadFault;
 use tidegate_http::head::{self, EndScan, Head};
 
 /// Serves requests of a connection that need nothing of the framework.
-pub trait Direct<S>: Send + Sync + 'static {
+pub trait Direct<S>: DirectStreams {
     /// Serves requests until one comes that is not for it, or the connection is to end.
     fn serve<'a>(&'a self, requests: Requests<'a, S>) -> Pin<Box<dyn Future<Output = Left> + Send + 'a>>;
 }

@@ -26,6 +26,7 @@ use pingora::upstreams::peer::HttpPeer;
 use super::context::RequestContext;
 use super::downstream::Downstream;
 use super::{attempts, forward, observe, outcome, response};
+use crate::edge::h2::session::take_judged;
 use crate::origins::http2;
 use crate::origins::way::Way;
 use crate::running::process::Process;
@@ -71,6 +72,10 @@ impl ProxyHttp for Gate {
     }
 
     async fn request_filter(&self, session: &mut Session, slot: &mut Slot) -> pingora::Result<bool> {
+        if let Some(evaluation) = take_judged(session.req_header_mut().extensions_mut()) {
+            // as above, of a request in HTTP/2
+            slot.0 = evaluation.downcast::<RequestContext>().ok();
+        }
         outcome::decide(&self.process, session, slot.context(self)).await
     }
 

@@ -13,10 +13,10 @@ use crate::harness::{Connection, Gate, Origin, Reply, wait_for};
 const CASES: usize = 1200;
 
 /// Numbers from a seed (SplitMix64).
-struct Draw(u64);
+pub struct Draw(pub u64);
 
 impl Draw {
-    fn next(&mut self) -> u64 {
+    pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -24,12 +24,12 @@ impl Draw {
         mixed ^ (mixed >> 31)
     }
 
-    fn of<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
+    pub fn of<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
         &choices[(self.next() % choices.len() as u64) as usize]
     }
 
     /// Each with this chance, in percent, in this order.
-    fn some(&mut self, percent: u64, choices: &[&str]) -> String {
+    pub fn some(&mut self, percent: u64, choices: &[&str]) -> String {
         choices.iter().filter(|_| self.next() % 100 < percent).copied().collect()
     }
 }
@@ -163,7 +163,8 @@ fn body(draw: &mut Draw, version: &str) -> (String, Vec<u8>) {
     (format!("{expect}Transfer-Encoding: chunked\r\n"), coded)
 }
 
-fn reply(draw: &mut Draw, method: &str) -> Reply {
+/// What the origin answers to a request with this method.
+pub fn reply(draw: &mut Draw, method: &str) -> Reply {
     let (version, status) = (draw.of(&["1.1", "1.1", "1.1", "1.0"]), draw.of(&STATUSES));
     let none = method == "HEAD" || status.starts_with("204") || status.starts_with("304");
     let interim = if *version == "1.1" {
@@ -212,9 +213,12 @@ fn reply(draw: &mut Draw, method: &str) -> Reply {
     }
 }
 
-fn policy(origin: &Origin, direct: &str) -> String {
+/// A policy with something of everything that can be done to a request.
+pub fn policy(origin: &Origin, direct: &str) -> String {
     format!(
-        "trusted_proxies: [127.0.0.0/8]
+        "listeners:
+  main: {{ address: \"127.0.0.1:0\", protocols: [h2, http/1.1] }}
+trusted_proxies: [127.0.0.0/8]
 limits:
   many: {{ key: client_ip, rate: 1/h, burst: 10000 }}
   few: {{ key: client_ip, rate: 1/h, burst: 3 }}
@@ -299,43 +303,43 @@ impl Way {
         let origin = arrivals.iter().map(|arrival| in_order(&arrival.head, str::to_owned)).collect();
         Seen { origin, bodies, heads, body, complete, stays }
     }
+}
 
-    /// The lines of the log, without what differs by time and chance.
-    fn lines(&self) -> Vec<BTreeMap<String, Value>> {
-        assert_eq!(self.gate.fetch("/last", "X-Case: 0\r\n").status, 200);
-        let text = wait_for("the last line of the access log", || {
-            let text = self.gate.log_text();
-            text.lines().last().is_some_and(|line| line.contains("\"/last\"")).then_some(text)
-        });
-        // a line is written when its request has ended, perhaps after the next one has begun on another connection
-        let mut lines: Vec<BTreeMap<String, Value>> =
-            text.lines().map(|line| serde_json::from_str(line).expect("a line is an object")).collect();
-        lines.sort_by_key(|line| line.get("at").and_then(Value::as_u64));
-        for line in &mut lines {
-            for field in ["time", "at", "at_zero", "id", "client", "duration_ns", "origin_ns"] {
-                line.remove(field);
-            }
-            for limit in line.get_mut("limits").and_then(Value::as_array_mut).into_iter().flatten() {
-                limit.as_object_mut().expect("a limit is an object").remove("retry_ns");
-            }
+/// The lines of the log, without what differs by time and chance.
+pub fn lines_of(gate: &Gate) -> Vec<BTreeMap<String, Value>> {
+    assert_eq!(gate.fetch("/last", "X-Case: 0\r\n").status, 200);
+    let text = wait_for("the last line of the access log", || {
+        let text = gate.log_text();
+        text.lines().last().is_some_and(|line| line.contains("\"/last\"")).then_some(text)
+    });
+    // a line is written when its request has ended, perhaps after the next one has begun on another connection
+    let mut lines: Vec<BTreeMap<String, Value>> =
+        text.lines().map(|line| serde_json::from_str(line).expect("a line is an object")).collect();
+    lines.sort_by_key(|line| line.get("at").and_then(Value::as_u64));
+    for line in &mut lines {
+        for field in ["time", "at", "at_zero", "id", "client", "duration_ns", "origin_ns"] {
+            line.remove(field);
         }
-        lines
+        for limit in line.get_mut("limits").and_then(Value::as_array_mut).into_iter().flatten() {
+            limit.as_object_mut().expect("a limit is an object").remove("retry_ns");
+        }
     }
+    lines
+}
 
-    /// All counters but those of times and of the process.
-    fn counters(&self) -> BTreeMap<String, f64> {
-        let metrics = self.gate.metrics();
-        let names: Vec<String> = metrics.names().iter().map(|name| (*name).to_owned()).collect();
-        let of_requests = |name: &&String| {
-            name.contains("_total")
-                && !["process", "seconds", "scrape", "origin_connections"].iter().any(|not| name.contains(not))
-        };
-        names
-            .iter()
-            .filter(of_requests)
-            .map(|name| (name.clone(), metrics.every(name).iter().map(|(_, value)| value).sum()))
-            .collect()
-    }
+/// All counters but those of times and of the process.
+pub fn counters_of(gate: &Gate) -> BTreeMap<String, f64> {
+    let metrics = gate.metrics();
+    let names: Vec<String> = metrics.names().iter().map(|name| (*name).to_owned()).collect();
+    let of_requests = |name: &&String| {
+        name.contains("_total")
+            && !["process", "seconds", "scrape", "origin_connections"].iter().any(|not| name.contains(not))
+    };
+    names
+        .iter()
+        .filter(of_requests)
+        .map(|name| (name.clone(), metrics.every(name).iter().map(|(_, value)| value).sum()))
+        .collect()
 }
 
 /// The number of the gate's own decision that an answer tells.
@@ -345,7 +349,7 @@ fn decision(head: &[u8]) -> Option<String> {
 }
 
 /// A body of the gate's own without its number and the seconds that are left.
-fn undecided(body: &[u8], id: &str) -> Vec<u8> {
+pub fn undecided(body: &[u8], id: &str) -> Vec<u8> {
     let text = String::from_utf8_lossy(body).replace(id, "ID");
     text.bytes().filter(|byte| !byte.is_ascii_digit()).collect()
 }
@@ -362,7 +366,7 @@ fn timeless(head: &[u8]) -> String {
 }
 
 /// A head as text, its lines sorted by the names of their fields. Lines of one name stay in their order.
-fn in_order(head: &[u8], shown: impl Fn(&str) -> String) -> String {
+pub fn in_order(head: &[u8], shown: impl Fn(&str) -> String) -> String {
     let text: String = head.iter().map(|byte| *byte as char).collect();
     let mut lines = text.split("\r\n");
     let first = lines.next().unwrap_or_default().to_owned();
@@ -372,7 +376,7 @@ fn in_order(head: &[u8], shown: impl Fn(&str) -> String) -> String {
 }
 
 /// A line of `RateLimit` without the seconds that are left.
-fn without_rest(line: &str) -> String {
+pub fn without_rest(line: &str) -> String {
     let mut parts = line.split(";t=");
     let first = parts.next().unwrap_or_default().to_owned();
     parts.fold(first, |text, part| text + ";t=" + part.trim_start_matches(|letter: char| letter.is_ascii_digit()))
@@ -402,12 +406,12 @@ fn both_ways_are_the_same_for_origin_client_log_and_metrics() {
     // the cases are worth something only if they differ
     assert!(by_status.len() >= 10 && by_status.values().sum::<usize>() == CASES, "{by_status:?}");
     replies.lock().unwrap()[0] = Reply::Ok;
-    let (one, other) = (direct.lines(), framework.lines());
+    let (one, other) = (lines_of(&direct.gate), lines_of(&framework.gate));
     for (number, (one, other)) in one.iter().zip(&other).enumerate() {
         assert_eq!(one, other, "line {number}");
     }
     assert_eq!(one.len(), other.len());
-    assert_eq!(direct.counters(), framework.counters());
+    assert_eq!(counters_of(&direct.gate), counters_of(&framework.gate));
     direct.gate.comes_to_rest();
     framework.gate.comes_to_rest();
 }

@@ -27,8 +27,10 @@ use pingora::server::ShutdownWatch;
 use tokio::io::ReadBuf;
 use tokio::time::{Instant, Sleep, sleep_until, timeout, timeout_at};
 
+use super::direct::{DirectStreams, Outcome};
 use super::frame_tap::{FrameTap, TapState};
-use super::session::{SEND_BUFFER, Session};
+use super::session::Session;
+use super::stream_io::{SEND_BUFFER, StreamIo};
 use super::streams::{Stream, Streams};
 use crate::edge::common::Edge;
 use crate::edge::connection_info::ConnectionInfo;
@@ -57,9 +59,10 @@ const MANY_RESETS: u32 = RESETS_BY_FAULT as u32 / 2;
 /// How long a client that was told to leave may still begin requests, which it may have sent before it heard of it.
 const LAST_REQUESTS: Duration = Duration::from_secs(5);
 
-/// Serves a connection until it ends. `first` are bytes of it that have been read already, `begun` is when it began.
+/// Serves a connection until it ends. `first` are bytes of it that have been read already, `begun` is when it began. `direct` serves what
+/// it can.
 pub async fn serve<A, S>(
-    app: &Arc<A>,
+    (app, direct): (&Arc<A>, Option<Arc<dyn DirectStreams>>),
     transport: S,
     first: BytesMut,
     begun: Instant,
@@ -89,6 +92,7 @@ pub async fn serve<A, S>(
         Ok(Ok(connection)) => {
             let round = Round {
                 app,
+                direct,
                 edge,
                 shutdown,
                 info,
@@ -150,6 +154,7 @@ fn abuse_of(error: &h2::Error, tap_state: &TapState) -> Option<Violation> {
 /// One connection and what is known of it so far.
 struct Round<'a, A> {
     app: &'a Arc<A>,
+    direct: Option<Arc<dyn DirectStreams>>,
     edge: &'a Arc<Edge>,
     shutdown: &'a ShutdownWatch,
     info: Arc<ConnectionInfo>,
@@ -334,10 +339,20 @@ where
     fn spawn(&self, head: Head, body: RecvStream, respond: SendResponse<Bytes>) {
         let present = self.streams.enter(head.bytes);
         let stream = Stream::new(Arc::clone(&self.info), Arc::clone(&self.streams));
-        let session = Session::new(head, body, respond, stream, Arc::clone(&self.digest), Arc::clone(self.edge));
-        let (app, shutdown) = (Arc::clone(self.app), self.shutdown.clone());
+        let Head { parts, expect_continue, .. } = head;
+        let mut io = StreamIo::new((&parts, expect_continue), body, respond, stream, Arc::clone(self.edge));
+        let (app, direct, shutdown) = (Arc::clone(self.app), self.direct.clone(), self.shutdown.clone());
+        let digest = Arc::clone(&self.digest);
         tokio::spawn(async move {
             let _present = present;
+            let evaluation = match &direct {
+                Some(direct) => match direct.serve_stream(&parts, &mut io).await {
+                    Outcome::Served => return,
+                    Outcome::Left(evaluation) => evaluation,
+                },
+                None => None,
+            };
+            let session = Session::new(parts, io, digest, evaluation);
             app.process_new_http(ServerSession::new_custom(Box::new(session)), &shutdown).await;
         });
     }

@@ -2,16 +2,19 @@
 //!
 //! * [`connection`] is the loop: heads in, one task per request, deadlines, the farewell.
 //! * [`frame_tap`] passes bytes to the `h2` library and lets [`tidegate_http::h2`] read them.
-//! * [`session`] is one request and its answer, as the proxy sees them. [`streams`] is shared by the streams of a connection.
+//! * [`stream_io`] carries one request and its answer, and [`session`] shows them to the framework. [`direct`] is who serves
+//!   requests that need nothing of the framework. [`streams`] is shared by the streams of a connection.
 //! * [`preface`] tells HTTP/2 from HTTP/1 on connections without TLS.
 //!
 //! It replaces Pingora's own loop, which has no deadline for the preface, for bodies or for answers that the client does not
 //! take, does not bound the cost of a connection, and counts nothing. `docs/http2.md` has the numbers.
 
 pub mod connection;
+pub mod direct;
 pub mod frame_tap;
 pub mod preface;
 pub mod session;
+pub mod stream_io;
 pub mod streams;
 
 use crate::config::settings::Http2;

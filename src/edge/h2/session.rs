@@ -2,78 +2,35 @@
 //!
 //! The framework has a session for HTTP/2 of its own. It is not used, because nothing limits how slowly a body may be sent to
 //! it or an answer be taken from it, it swallows interim answers, and its window is the only bound on what a stalled stream
-//! holds. This one keeps the time as the HTTP/1 side does: the same credit for bodies and answers, the same deadline
-//! for the beginning of the answer. It hands on interim answers and trailers.
+//! holds. This one stands on [`StreamIo`], which keeps the time. It hands on interim answers and trailers.
 
-use std::future::poll_fn;
-use std::io;
+use std::any::Any;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
-use h2::server::SendResponse;
-use h2::{Reason, RecvStream, SendStream};
-use http::{HeaderMap, Response, header};
+use http::request::Parts;
+use http::{Extensions, Response};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::protocols::Digest;
 use pingora::protocols::http::HttpTask;
-use pingora::protocols::http::date::get_cached_date;
 use pingora::{Error, ErrorType, Result};
 
-use super::streams::Stream;
-use crate::edge::absence::Departure;
-use crate::edge::answer_deadline::LateAnswer;
-use crate::edge::common::Edge;
-use crate::edge::min_rate::TransferCredit;
-use crate::system::buffers::Stall;
-use crate::system::timer::Alarm;
-use tidegate_http::fault::BodyFault;
-use tidegate_http::h2::frames::SMALL;
-use tidegate_http::h2::request::Head;
-use tidegate_http::h2::trailers;
+use super::stream_io::StreamIo;
 
-mod absent;
 mod framework;
 
 /// How much of a request's body is kept for another attempt; as much as the framework keeps in HTTP/1.
 const KEPT_BYTES: usize = 64 * 1024;
 
-/// What the library may hold of an answer that the socket does not take.
-pub const SEND_BUFFER: usize = 32 * 1024;
-
-/// Small pieces of a request's body that have come are joined up to this.
-const JOINED_BYTES: usize = 16 * 1024;
-
 /// A request and its answer.
 pub struct Session {
     head: RequestHeader,
-    body: RecvStream,
-    /// Why the body ends early, found while its pieces were joined.
-    failed: Option<h2::Error>,
-    respond: SendResponse<Bytes>,
-    /// Present from the head of the answer on.
-    send: Option<SendStream<Bytes>>,
+    io: StreamIo,
     /// The head of the answer.
     written: Option<Box<ResponseHeader>>,
-    /// The answer is complete.
-    ended: bool,
-    /// The request has come to its end. Of a stream that was reset the library no longer says so.
-    whole: bool,
-    read: usize,
-    sent: usize,
     kept: Kept,
-    /// The client waits for us to say `100 Continue`, so the pace of its upload is ours.
-    holds_back: bool,
-    /// Messages come when they come (gRPC): only the deadline of the answer counts.
-    unhurried: bool,
-    upload: TransferCredit,
-    download: TransferCredit,
-    stall: Stall,
-    deadline: Alarm,
-    departure: Departure,
-    stream: Arc<Stream>,
     digest: Arc<Digest>,
-    edge: Arc<Edge>,
 }
 
 /// What came of the request's body so far, for another attempt.
@@ -86,270 +43,47 @@ enum Kept {
 }
 
 impl Session {
-    /// The request with this head, its body and the way back.
+    /// The request with this head. `evaluation`: what was decided about it, if it was judged.
     pub fn new(
-        head: Head,
-        body: RecvStream,
-        respond: SendResponse<Bytes>,
-        stream: Arc<Stream>,
+        mut head: Parts,
+        io: StreamIo,
         digest: Arc<Digest>,
-        edge: Arc<Edge>,
+        evaluation: Option<Box<dyn Any + Send + Sync>>,
     ) -> Session {
-        let Head { mut parts, expect_continue, .. } = head;
-        let media = parts.headers.get(header::CONTENT_TYPE).map_or(b"".as_slice(), |media| media.as_bytes());
-        let unhurried = media.starts_with(b"application/grpc");
-        parts.extensions.insert(Arc::clone(&stream));
-        let limits = &edge.limits;
-        let upload = TransferCredit::new(limits.least_rate, limits.body_time);
-        let download = TransferCredit::new(limits.least_answer_rate, limits.answer_time);
-        Session {
-            head: RequestHeader::from(parts),
-            holds_back: expect_continue && !body.is_end_stream(),
-            unhurried,
-            respond,
-            send: None,
-            written: None,
-            ended: false,
-            whole: body.is_end_stream(),
-            body,
-            failed: None,
-            read: 0,
-            sent: 0,
-            kept: Kept::Off,
-            upload,
-            download,
-            stall: Stall::default(),
-            deadline: Alarm::default(),
-            departure: Departure::default(),
-            stream,
-            digest,
-            edge,
+        head.extensions.insert(Arc::clone(io.stream()));
+        if evaluation.is_some() {
+            head.extensions.insert(Judged(evaluation));
         }
-    }
-
-    /// `Ready` when the answer should have begun by now and has not.
-    fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        match self.stream.client().deadline.at() {
-            Some(deadline) if self.written.is_none() => self.deadline.poll(deadline, cx),
-            _ => Poll::Pending,
-        }
+        Session { head: RequestHeader::from(head), io, written: None, kept: Kept::Off, digest }
     }
 
     fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>>> {
-        if self.poll_deadline(cx).is_ready() {
-            return Poll::Ready(Err(late()));
+        let piece = ready!(self.io.poll_body(cx))?;
+        // of an empty last piece the framework would make a last chunk, and another one of the end
+        let piece = piece.filter(|data| !data.is_empty());
+        if let Some(data) = &piece {
+            self.kept.add(data);
         }
-        let piece = match self.failed.take() {
-            Some(error) => Poll::Ready(Some(Err(error))),
-            None => self.body.poll_data(cx).map_ok(|first| self.joined(first, cx)),
-        };
-        match piece {
-            Poll::Ready(Some(Ok(data))) => {
-                // the window opens as fast as the body goes on
-                if self.body.flow_control().release_capacity(data.len()).is_err() {
-                    return Poll::Ready(Err(gone(ErrorType::ReadError, "the stream is closed")));
-                }
-                self.read += data.len();
-                self.whole |= self.body.is_end_stream();
-                self.upload.progressed(data.len());
-                self.kept.add(&data);
-                if !self.unhurried && !self.body.is_end_stream() && self.upload.is_over() {
-                    return Poll::Ready(Err(self.fault(ErrorType::ReadError, BodyFault::LateUpload)));
-                }
-                Poll::Ready(Ok(Some(data)))
-            }
-            Poll::Ready(Some(Err(error))) => Poll::Ready(Err(broken(ErrorType::ReadError, error))),
-            Poll::Ready(None) => {
-                ready!(self.poll_trailers(cx))?;
-                self.whole = true;
-                Poll::Ready(Ok(None))
-            }
-            // once the answer has begun, both sides may have nothing to say for a while
-            Poll::Pending if self.holds_back || self.unhurried || self.written.is_some() => Poll::Pending,
-            Poll::Pending => {
-                ready!(self.upload.poll_wait(cx));
-                let late = self.upload.is_over();
-                let fault = if late { BodyFault::LateUpload } else { BodyFault::SlowUpload };
-                Poll::Ready(Err(self.fault(ErrorType::ReadError, fault)))
-            }
-        }
+        Poll::Ready(Ok(piece))
     }
 
-    /// Joins a small piece with those that have come behind it: each piece that the proxy gets costs it a write. Nothing is
-    /// waited for.
-    fn joined(&mut self, first: Bytes, cx: &mut Context<'_>) -> Bytes {
-        let is_small = |piece: &Bytes| u32::try_from(piece.len()).is_ok_and(|length| length < SMALL);
-        if !is_small(&first) || self.body.is_end_stream() {
-            self.stream.streams().took_small_frames(u32::from(is_small(&first)));
-            return first;
-        }
-        let (mut small, mut joined) = (1, BytesMut::from(first));
-        while joined.len() < JOINED_BYTES {
-            match self.body.poll_data(cx) {
-                Poll::Ready(Some(Ok(more))) => {
-                    small += u32::from(is_small(&more));
-                    joined.extend_from_slice(&more);
-                }
-                Poll::Ready(Some(Err(error))) => {
-                    self.failed = Some(error);
-                    break;
-                }
-                Poll::Ready(None) | Poll::Pending => break,
-            }
-        }
-        self.stream.streams().took_small_frames(small);
-        joined.freeze()
-    }
-
-    /// The end of the body: there are no trailers, or such as may be there. They go no further.
-    fn poll_trailers(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        let trailers = match ready!(self.body.poll_trailers(cx)) {
-            Ok(Some(trailers)) => trailers,
-            Err(error) => return Poll::Ready(Err(broken(ErrorType::ReadError, error))),
-            Ok(None) => return Poll::Ready(Ok(())),
-        };
-        let bad = self.stream.streams().has_bad_trailers(self.body.stream_id().as_u32());
-        if bad || !trailers::are_harmless(&trailers) {
-            return Poll::Ready(Err(self.refuse_body(ErrorType::ReadError, BodyFault::Trailer)));
-        }
-        Poll::Ready(Ok(()))
-    }
-
-    /// Nothing is to be read: only the client's leaving is of interest.
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<Box<Error>> {
-        if self.poll_deadline(cx).is_ready() {
-            return Poll::Ready(late());
+        let gone = self.io.poll_gone(cx);
+        if self.io.is_gone() {
+            // there is no other attempt at a request whose client has left
+            self.kept = Kept::Off;
         }
-        if self.is_gone() {
-            return self.departure.poll_over(cx).map(|()| enough());
-        }
-        let reset = ready!(match &mut self.send {
-            Some(send) => send.poll_reset(cx),
-            None => self.respond.poll_reset(cx),
-        });
-        if self.leave() {
-            return self.departure.poll_over(cx).map(|()| enough());
-        }
-        Poll::Ready(match reset {
-            Ok(reason) => gone(ErrorType::ConnectionClosed, &format!("the client reset the stream: {reason}")),
-            Err(error) => broken(ErrorType::ConnectionClosed, error),
-        })
+        gone
     }
 
-    fn put_head(&mut self, mut head: Box<ResponseHeader>, end: bool) -> Result<()> {
-        if self.ended || self.written.is_some() {
+    fn put_head(&mut self, head: Box<ResponseHeader>, end: bool) -> Result<()> {
+        if self.io.has_begun() {
             return Ok(());
         }
-        strip(&mut head);
-        if self.is_gone() {
-            return self.discard_head(head, end);
+        self.io.put_head(Response::from_parts(head.as_owned_parts(), ()), end)?;
+        if !head.status.is_informational() {
+            self.written = Some(head);
         }
-        if head.status.is_informational() {
-            if head.status == http::StatusCode::CONTINUE {
-                self.holds_back = false;
-            }
-            // an interim answer that cannot be sent is one that the client has no use for any more
-            let _ = self.respond.send_informational(Response::from_parts(head.as_owned_parts(), ()));
-            return Ok(());
-        }
-        self.holds_back = false;
-        head.insert_header(header::DATE, get_cached_date())?;
-        // Pingora says that an answer ends only when it ends; gRPC takes a status for one only in a head that says so itself
-        let end = end || head.headers.get(header::CONTENT_LENGTH).is_some_and(|length| length == "0");
-        let answer = Response::from_parts(head.as_owned_parts(), ());
-        match self.respond.send_response(answer, end) {
-            Ok(send) => self.send = Some(send),
-            Err(_) if self.leave() => return self.discard_head(head, end),
-            Err(error) => return Err(broken(ErrorType::WriteError, error)),
-        }
-        self.written = Some(head);
-        self.ended = end;
-        Ok(())
-    }
-
-    async fn put_body(&mut self, mut data: Bytes, end: bool) -> Result<()> {
-        if self.ended {
-            return Ok(());
-        }
-        if data.is_empty() {
-            return if end { self.put_end() } else { Ok(()) };
-        }
-        while !data.is_empty() {
-            if self.is_gone() {
-                return self.discard(data.len(), end);
-            }
-            let room = match poll_fn(|cx| self.poll_room(data.len(), cx)).await {
-                Err(_) if self.leave() => continue,
-                room => room?,
-            };
-            let piece = data.split_to(room.min(data.len()));
-            self.sent += piece.len();
-            let ends = end && data.is_empty();
-            let Some(send) = &mut self.send else { return Err(headless()) };
-            match send.send_data(piece, ends) {
-                Err(_) if self.leave() => return self.discard(data.len(), end),
-                sent => sent.map_err(|error| broken(ErrorType::WriteError, error))?,
-            }
-            self.ended = ends;
-        }
-        Ok(())
-    }
-
-    /// How many bytes of so many the client and the socket have room for, above zero.
-    fn poll_room(&mut self, wanted: usize, cx: &mut Context<'_>) -> Poll<Result<usize>> {
-        let Some(send) = &mut self.send else { return Poll::Ready(Err(headless())) };
-        send.reserve_capacity(wanted);
-        loop {
-            match send.poll_capacity(cx) {
-                // a window that was taken back between two looks
-                Poll::Ready(Some(Ok(0))) => {}
-                Poll::Ready(Some(Ok(room))) => {
-                    self.download.progressed(room.min(wanted));
-                    self.stall.over();
-                    return Poll::Ready(Ok(room));
-                }
-                Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(broken(ErrorType::WriteError, error))),
-                Poll::Ready(None) => {
-                    return Poll::Ready(Err(gone(ErrorType::WriteError, "the stream is closed")));
-                }
-                Poll::Pending => break,
-            }
-        }
-        if self.stall.poll_cut(&self.stream.client().share, cx).is_ready() {
-            return Poll::Ready(Err(self.refuse_body(ErrorType::WriteError, BodyFault::BuffersFull)));
-        }
-        ready!(self.download.poll_wait(cx));
-        let fault = if self.download.is_over() { BodyFault::LateDownload } else { BodyFault::SlowDownload };
-        Poll::Ready(Err(self.fault(ErrorType::WriteError, fault)))
-    }
-
-    fn put_trailers(&mut self, mut trailers: HeaderMap) -> Result<()> {
-        if self.ended {
-            return Ok(());
-        }
-        for name in CONNECTION_FIELDS {
-            trailers.remove(name);
-        }
-        if self.is_gone() {
-            return self.discard(0, true);
-        }
-        let Some(send) = &mut self.send else { return Err(headless()) };
-        send.send_trailers(trailers).map_err(|error| broken(ErrorType::WriteError, error))?;
-        self.ended = true;
-        Ok(())
-    }
-
-    /// Ends the answer if it has begun.
-    fn put_end(&mut self) -> Result<()> {
-        if self.ended {
-            return Ok(());
-        }
-        if self.is_gone() {
-            return self.discard(0, true);
-        }
-        let Some(send) = &mut self.send else { return Ok(()) };
-        send.send_data(Bytes::new(), true).map_err(|error| broken(ErrorType::WriteError, error))?;
-        self.ended = true;
         Ok(())
     }
 
@@ -365,12 +99,12 @@ impl Session {
                 }
                 HttpTask::Body(data, end) => {
                     if let Some(data) = data {
-                        self.put_body(data, end).await?;
+                        self.io.put_body(data, end).await?;
                     }
                     end
                 }
                 HttpTask::Trailer(Some(trailers)) => {
-                    self.put_trailers(*trailers)?;
+                    self.io.put_trailers(*trailers)?;
                     true
                 }
                 HttpTask::Trailer(None) | HttpTask::Done => true,
@@ -381,69 +115,10 @@ impl Session {
             };
         }
         if done {
-            self.put_end()?;
+            self.io.put_end()?;
         }
-        self.stream.client().share.taken(self.sent.min(SEND_BUFFER));
+        self.io.note_taken();
         Ok(done)
-    }
-
-    /// The answer is complete and the request is not: takes in a little of what is on its way before the stream is reset (RFC
-    /// 9113 section 8.1). Clients in the field that find the reset beside the answer take it for the whole of it (curl 7.88).
-    /// Whatever the request held has been given back by then.
-    async fn linger(&mut self) {
-        if !self.ended || self.is_body_complete() {
-            return;
-        }
-        let (most, time) = (self.edge.limits.linger_bytes, self.edge.limits.linger);
-        let farewell = async {
-            let mut drained = 0;
-            while drained <= most {
-                let Some(Ok(data)) = poll_fn(|cx| self.body.poll_data(cx)).await else { return };
-                drained += data.len();
-                if self.body.flow_control().release_capacity(data.len()).is_err() {
-                    return;
-                }
-            }
-            // more would not be read: the client has time to find its answer until it gives up, or we do
-            let Some(send) = &mut self.send else { return };
-            let _ = poll_fn(|cx| send.poll_reset(cx)).await;
-        };
-        let _ = tokio::time::timeout(time, farewell).await;
-    }
-
-    fn is_body_complete(&self) -> bool {
-        self.whole || self.has_no_body() || self.body.is_end_stream()
-    }
-
-    fn has_no_body(&self) -> bool {
-        let says_zero = || self.head.headers.get(header::CONTENT_LENGTH).is_some_and(|length| length == "0");
-        self.read == 0 && (self.whole || self.body.is_end_stream() || says_zero())
-    }
-
-    /// Keeps in mind that the request has ended: the library says so of a stream only until its connection is cut, and what the
-    /// framework was told of the body must stay true, or the origin waits for an end that never comes.
-    fn note_end(&mut self) {
-        self.whole |= self.body.is_end_stream();
-    }
-
-    /// Gives the stream up; whoever reads the answer can tell that it is not whole.
-    fn cut(&mut self) {
-        if !self.ended {
-            self.respond.send_reset(Reason::INTERNAL_ERROR);
-            self.ended = true;
-        }
-    }
-
-    /// The client is too slow: it is counted, and takes no new requests on this connection.
-    fn fault(&mut self, kind: ErrorType, fault: BodyFault) -> Box<Error> {
-        self.stream.leave();
-        self.refuse_body(kind, fault)
-    }
-
-    fn refuse_body(&self, kind: ErrorType, fault: BodyFault) -> Box<Error> {
-        self.edge.events.body_refused(fault);
-        self.edge.events.noticed(fault.reason(), self.stream.client().info.peer);
-        Error::because(kind, "the body of the request", io::Error::from(fault)).into_down()
     }
 }
 
@@ -459,41 +134,18 @@ impl Kept {
     }
 }
 
-/// What concerns a connection of HTTP/1 only (RFC 9113 section 8.2.2).
-const CONNECTION_FIELDS: [&str; 5] = ["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"];
+/// What was decided about a request before its session. Travels in the extensions of its head, as Pingora carries such a thing along for
+/// HTTP/1 only.
+struct Judged(Option<Box<dyn Any + Send + Sync>>);
 
-fn strip(head: &mut ResponseHeader) {
-    for name in CONNECTION_FIELDS {
-        head.remove_header(name);
+impl Clone for Judged {
+    /// Nothing: a copy of a head is not the request, and what is decided is decided once.
+    fn clone(&self) -> Judged {
+        Judged(None)
     }
 }
 
-fn late() -> Box<Error> {
-    Error::because(ErrorType::ReadError, "awaiting the answer", io::Error::from(LateAnswer)).into_down()
-}
-
-fn gone(kind: ErrorType, what: &str) -> Box<Error> {
-    Error::explain(kind, what.to_owned()).into_down()
-}
-
-fn broken(kind: ErrorType, error: h2::Error) -> Box<Error> {
-    Error::because(kind, "on a stream of the client", error).into_down()
-}
-
-/// The client has gone, and as much of its answer as is awaited has come.
-fn enough() -> Box<Error> {
-    gone(ErrorType::ConnectionClosed, "the client has gone, and the rest of its answer is not awaited")
-}
-
-fn headless() -> Box<Error> {
-    Error::explain(ErrorType::InternalError, "a body without a head")
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        // without an answer the library would say that we cancelled, which a client may take for its own doing
-        if self.written.is_none() {
-            self.cut();
-        }
-    }
+/// Takes out what was decided about the request with these extensions.
+pub fn take_judged(extensions: &mut Extensions) -> Option<Box<dyn Any + Send + Sync>> {
+    extensions.remove::<Judged>()?.0
 }

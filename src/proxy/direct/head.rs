@@ -14,6 +14,8 @@ use tidegate_http::head::fields::plain_number;
 use tidegate_http::head::{Body, Head};
 use tidegate_http::lines::{Lines, Lookup, Unwritable};
 
+mod of_http2;
+
 /// Fields of a request that never travel further than its connection (RFC 9110 section 7.6.1, with the older names).
 const HOP_BY_HOP: [&[u8]; 10] = [
     b"connection",

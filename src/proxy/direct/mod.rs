@@ -1,4 +1,5 @@
-//! The direct lane: requests of HTTP/1 to origins of HTTP/1.1, served on the connection's own loop.
+//! The direct lane: requests of HTTP/1 and HTTP/2 to origins of HTTP/1.1. Those of HTTP/1 are served on the connection's own loop, those
+//! of HTTP/2 in a task for each stream.
 //!
 //! Pingora gives each request a session, two channels and a task, parses both heads a second time, and moves what belongs to the
 //! request about; that is two thirds of what a request costs. The lane forwards the head that the edge has judged on a connection
@@ -19,13 +20,14 @@
 //! Heads stay bytes: ranges over what came, edited by the functions that edit Pingora's heads, too ([`fields`](super::fields)), and written by
 //! one writer ([`Lines`](tidegate_http::lines::Lines)). Nothing else of a head goes on.
 //!
-//! A client's side is what implements `Client`: `Http1` on a connection of its own. Whoever speaks another protocol to clients makes a
-//! `LaneHead` of what came, has it judged, and calls `DirectLane::request` with its own side.
+//! A client's side is what implements `Client`: `Http1` on a connection of its own, `Http2` on a stream. Whoever speaks a protocol to
+//! clients makes a `LaneHead` of what came, has it judged, and calls `DirectLane::request` with its own side.
 //!
-//! What else there is goes Pingora's way: upgrades, and HTTP/2 on either side. `server.direct: off` sends everything there.
+//! What else there is goes Pingora's way: upgrades, and HTTP/2 to origins. `server.direct: off` sends everything there.
 
 mod client;
 mod head;
+mod http2;
 mod scratch;
 mod upload;
 
@@ -103,7 +105,7 @@ impl DirectLane {
 
     /// Judges the request that has come, and serves it if that is for the lane.
     async fn next(&self, requests: &mut Requests<'_, Transport>, head: Head, scratch: &mut Scratch) -> Next {
-        let Scratch { head: lane_head, context, text, origin } = scratch;
+        let Scratch { head: lane_head, context, text, origin, .. } = scratch;
         // in the place where it stays, as it is some kilobytes
         let judged = context.insert(RequestContext::new(self.process.generation(), Timestamp::ZERO));
         let names = judged.generation.engine().fields().all();

@@ -7,6 +7,7 @@ use super::super::context::RequestContext;
 use super::head::LaneHead;
 use super::upload::Upload;
 use crate::origins::exchange::{AnswerLines, Buffers};
+use crate::system::timer::Alarm;
 use tidegate_http::lines::Lines;
 
 /// How many a thread keeps.
@@ -25,6 +26,8 @@ pub struct Scratch {
     pub text: Vec<u8>,
     /// What the way to the origin needs.
     pub origin: OriginSide,
+    /// For who has none of a connection: for the origin's side, and for the client's.
+    pub alarms: [Alarm; 2],
 }
 
 /// What the way to an origin needs.

@@ -1,5 +1,7 @@
 //! Clients that speak HTTP/2, honest ones by a library and others by bare frames.
 
+mod both_ways;
+mod crowded;
 mod floods;
 mod leaving;
 mod memory;

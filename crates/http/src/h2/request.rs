@@ -9,6 +9,8 @@
 //! What passes has its target in canonical origin form and exactly one `Host`, whatever `:authority` and `Host` were, and its
 //! cookies in one line (RFC 9113 section 8.2.3): what routes and keys see is what the origin gets.
 
+use std::borrow::Cow;
+
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Method, Uri, header};
@@ -62,7 +64,7 @@ pub fn read(parts: &mut Parts, limits: &HeadLimits) -> Result<bool, HeadFault> {
     if target.len() > longest {
         return Err(HeadFault::TargetTooLong);
     }
-    let canonical = canonical_target(target, limits.escaped_slash, longest)?;
+    let canonical = canonical_target(&parts.uri, limits.escaped_slash, longest)?;
     let written = merge_cookies(parts)?;
     if parts.headers.len() > limits.fields {
         return Err(HeadFault::TooManyFields);
@@ -94,7 +96,8 @@ fn method(method: &Method) -> Result<(), HeadFault> {
     Ok(())
 }
 
-fn canonical_target(target: &str, escaped_slash: EscapedSlash, longest: usize) -> Result<Uri, HeadFault> {
+fn canonical_target(uri: &Uri, escaped_slash: EscapedSlash, longest: usize) -> Result<Uri, HeadFault> {
+    let target = target(uri);
     if !target.bytes().all(|byte| is(byte, TARGET)) {
         return Err(HeadFault::Target);
     }
@@ -102,11 +105,16 @@ fn canonical_target(target: &str, escaped_slash: EscapedSlash, longest: usize) -
     let longest = longest.saturating_sub(path.len());
     let path = path_of(path.as_bytes(), escaped_slash)?;
     let query = canonical_query(query.as_bytes(), longest)?;
-    let target = format!("{path}{query}");
-    if target.len() > LONGEST_TARGET {
+    if path.len() + query.len() > LONGEST_TARGET {
         return Err(HeadFault::TargetTooLong);
     }
-    Uri::try_from(target).map_err(|_| HeadFault::Target)
+    match (path, query, uri.path_and_query()) {
+        // neither was changed: it is shared, and not read again
+        (Cow::Borrowed(path), Cow::Borrowed(query), Some(same)) if path.len() + query.len() == target.len() => {
+            Ok(Uri::from(same.clone()))
+        }
+        (path, query, _) => Uri::try_from(format!("{path}{query}")).map_err(|_| HeadFault::Target),
+    }
 }
 
 /// Turns the crumbs that HTTP/2 allows for compression's sake into the one line that all others expect; says how long the

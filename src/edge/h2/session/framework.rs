@@ -46,11 +46,11 @@ impl server::Session for Session {
     }
 
     async fn write_body(&mut self, data: Bytes, end: bool) -> Result<()> {
-        self.put_body(data, end).await
+        self.io.put_body(data, end).await
     }
 
     async fn write_trailers(&mut self, trailers: HeaderMap) -> Result<()> {
-        self.put_trailers(trailers)
+        self.io.put_trailers(trailers)
     }
 
     async fn response_duplex_vec(&mut self, tasks: Vec<HttpTask>) -> Result<bool> {
@@ -86,38 +86,36 @@ impl server::Session for Session {
     }
 
     async fn shutdown(&mut self, _: u32, _: &str) {
-        self.cut();
+        self.io.cut();
     }
 
     fn is_body_done(&mut self) -> bool {
-        self.note_end();
-        self.is_body_complete()
+        self.io.note_end();
+        self.io.is_body_complete()
     }
 
     async fn finish(&mut self) -> Result<()> {
-        self.put_end()?;
-        self.linger().await;
-        Ok(())
+        self.io.finish().await
     }
 
     fn is_body_empty(&mut self) -> bool {
-        self.note_end();
-        self.has_no_body()
+        self.io.note_end();
+        self.io.has_no_body()
     }
 
     async fn read_body_or_idle(&mut self, no_body_expected: bool) -> Result<Option<Bytes>> {
-        if no_body_expected || self.is_body_complete() {
+        if no_body_expected || self.io.is_body_complete() {
             return Err(poll_fn(|cx| self.poll_gone(cx)).await);
         }
         self.read_body_bytes().await
     }
 
     fn body_bytes_sent(&self) -> usize {
-        self.sent
+        self.io.bytes_sent()
     }
 
     fn body_bytes_read(&self) -> usize {
-        self.read
+        self.io.bytes_read()
     }
 
     fn digest(&self) -> Option<&Digest> {

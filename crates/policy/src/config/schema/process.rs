@@ -220,8 +220,8 @@ section! {
         optional max_buffered: Bytes [1MiB to 1TiB, default 256MiB],
         /// Whom the process refuses when it has more to do than it can; `off`: nobody.
         optional overload: Either<Off, Words<Overload>>,
-        /// Whether requests that need nothing of Pingora, the framework, are served without it: those by
-        /// HTTP/1 to origins of HTTP/1.1, but for upgrades. The answers are the same; `off` costs CPU time.
+        /// Whether requests that need nothing of Pingora, the framework, are served without it: those to
+        /// origins of HTTP/1.1, but for upgrades. The answers are the same; `off` costs CPU time.
         optional direct: Direct [default on],
         /// How the process stops.
         optional drain: Words<Drain>,
