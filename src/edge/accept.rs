@@ -1,5 +1,6 @@
 //! Brings an accepted connection to HTTP: its PROXY header, its TLS handshake, and which HTTP it speaks.
 
+use std::future::{Future as _, poll_fn};
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
@@ -44,15 +45,16 @@ pub async fn serve<A>(
     let Some((transport, secure)) = secured(transport, info.peer, edge).await else { return };
     let info = Arc::new(info.with_secure(secure));
     let mut spoken = pin!(speak(servers, transport, Arc::clone(&info), edge, shutdown));
-    tokio::select! {
-        biased;
-        () = &mut spoken => {}
+    let mut entry = Some(entry);
+    poll_fn(|cx| {
+        let ended = spoken.as_mut().poll(cx);
         // closed, although the answer to its last request is still awaited
-        () = info.has_left() => {
-            drop(entry);
-            spoken.await;
+        if info.has_left() {
+            entry = None;
         }
-    }
+        ended
+    })
+    .await;
 }
 
 /// Reads the PROXY header, where there may be one. `None`: the connection is counted, and is to be closed.

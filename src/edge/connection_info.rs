@@ -3,8 +3,6 @@
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tokio::sync::Notify;
-
 use super::tls::secure::{ClientIdentity, Secure};
 use crate::client::Proto;
 use crate::request::Peer;
@@ -24,7 +22,7 @@ pub struct ConnectionInfo {
     pub secure: Option<Secure>,
     /// A request was judged.
     begun: AtomicBool,
-    left: Notify,
+    left: AtomicBool,
 }
 
 impl ConnectionInfo {
@@ -37,7 +35,7 @@ impl ConnectionInfo {
             conveyed: false,
             secure: None,
             begun: AtomicBool::new(false),
-            left: Notify::new(),
+            left: AtomicBool::new(false),
         }
     }
 
@@ -64,12 +62,12 @@ impl ConnectionInfo {
 
     /// Notes that the connection is closed, although a request of it goes on.
     pub fn leave(&self) {
-        self.left.notify_one();
+        self.left.store(true, Ordering::Relaxed);
     }
 
-    /// Waits until [`ConnectionInfo::leave`] was called. For one caller.
-    pub async fn has_left(&self) {
-        self.left.notified().await;
+    /// Returns whether [`ConnectionInfo::leave`] was called, which the connection's own task does.
+    pub fn has_left(&self) -> bool {
+        self.left.load(Ordering::Relaxed)
     }
 
     /// The name that the client asked for in its handshake.

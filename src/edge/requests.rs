@@ -17,7 +17,7 @@ use super::stream::Wire;
 use super::transport::Transport;
 use crate::system::timer::Alarm;
 use tidegate_http::fault::HeadFault;
-use tidegate_http::head::{self, EndScan, Head};
+use tidegate_http::head::{EndScan, Head};
 
 /// Serves requests of a connection that need nothing of the framework.
 pub trait Direct<S>: DirectStreams {
@@ -191,24 +191,20 @@ impl Patience {
         let mut deadline = first.unwrap_or_else(|| Instant::now() + limits.idle);
         let mut scan: Option<EndScan> = None;
         loop {
-            let inbox = wire.inbox();
             let worth_parsing = match &mut scan {
-                Some(scan) => scan.is_worth_parsing(inbox, &limits.head),
-                None => !inbox.is_empty(),
+                Some(scan) => scan.is_worth_parsing(wire.inbox(), &limits.head),
+                None => !wire.inbox().is_empty(),
             };
             if worth_parsing {
-                match head::parse(inbox, &edge.head_limits()) {
-                    Ok(Some(head)) => {
-                        wire.drop_empty_port(&head);
-                        return Next::Request(head);
-                    }
+                match wire.parse(&edge.head_limits()) {
+                    Ok(Some(head)) => return Next::Request(head),
                     Err(fault) => return Next::Refused(fault),
                     Ok(None) => {}
                 }
                 scan.get_or_insert_default();
             }
             // an empty line alone is what some clients append to the body before
-            let partial = !matches!(inbox, b"" | b"\r" | b"\r\n");
+            let partial = !matches!(wire.inbox(), b"" | b"\r" | b"\r\n");
             if partial && !begun {
                 begun = true;
                 deadline = Instant::now() + limits.head_deadline;
@@ -219,9 +215,7 @@ impl Patience {
                 Arrival::End => return Next::Nothing,
                 Arrival::Late if !partial => return Next::Nothing,
                 Arrival::Late => {
-                    return Next::Refused(
-                        head::parse(wire.inbox(), &edge.head_limits()).err().unwrap_or(HeadFault::Late),
-                    );
+                    return Next::Refused(wire.parse(&edge.head_limits()).err().unwrap_or(HeadFault::Late));
                 }
             }
         }

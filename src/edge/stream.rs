@@ -33,8 +33,9 @@ use super::connection_info::ConnectionInfo;
 use super::min_rate::TransferCredit;
 use super::transport::Transport;
 use crate::system::buffers::{SWITCHED_READ, Stall, poll_piece};
-use tidegate_http::fault::BodyFault;
-use tidegate_http::head::{self, Head};
+use tidegate_http::fault::{BodyFault, HeadFault};
+use tidegate_http::head::{self, Head, HeadLimits};
+use tidegate_http::ranges::LineRanges;
 
 mod absent;
 mod begin;
@@ -70,6 +71,8 @@ pub struct Wire<S> {
     transport: Option<S>,
     /// Bytes from the client that nobody has read yet.
     inbox: BytesMut,
+    /// Where the lines of the head at their front stand, once it was judged.
+    lines: LineRanges,
     /// Bytes to the client that have not been sent yet.
     outbox: BytesMut,
     reading: Reading,
@@ -105,6 +108,7 @@ impl<S: IO> Wire<S> {
         Wire {
             transport: Some(transport),
             inbox: first,
+            lines: LineRanges::default(),
             outbox: BytesMut::new(),
             reading: Reading::Complete,
             answer: Answer::Awaited,
@@ -135,13 +139,6 @@ impl<S: IO> Wire<S> {
         &self.inbox
     }
 
-    /// Takes the colon of an empty port out of the head at the front of the inbox.
-    pub fn drop_empty_port(&mut self, head: &Head) {
-        if head.empty_port {
-            head::drop_empty_port(self.inbox.get_mut(..head.end).unwrap_or_default());
-        }
-    }
-
     /// Whether the request was refused, so that the next one is judged at the edge.
     pub fn was_refused(&self) -> bool {
         self.refused.load(Ordering::Relaxed)
@@ -166,6 +163,31 @@ impl<S: IO> Wire<S> {
                 spare::put(mem::take(buffer));
             }
         }
+        if self.inbox.is_empty() && self.lines.capacity() > 0 {
+            spare::put_lines(mem::take(&mut self.lines));
+        }
+    }
+
+    /// Judges the head at the front of the inbox, and notes where its lines stand.
+    ///
+    /// # Errors
+    /// As [`head::parse`].
+    pub fn parse(&mut self, limits: &HeadLimits) -> Result<Option<Head>, HeadFault> {
+        if self.lines.capacity() == 0 {
+            self.lines = spare::take_lines();
+        }
+        let parsed = head::parse_noting(&self.inbox, limits, &mut self.lines);
+        if let Ok(Some(head)) = &parsed
+            && head.empty_port
+        {
+            head::drop_empty_port(self.inbox.get_mut(..head.end).unwrap_or_default());
+        }
+        parsed
+    }
+
+    /// Where the lines of that head stand.
+    pub fn lines(&self) -> &LineRanges {
+        &self.lines
     }
 
     /// Reads some bytes into the inbox and says how many; 0 at the end of the stream.

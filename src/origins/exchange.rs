@@ -19,9 +19,11 @@ use tokio::time::Instant;
 
 use super::stream::OriginStream;
 use crate::system::timer::Alarm;
+use tidegate_http::answer_head::{ANSWER_LIMITS, parse_noting};
 use tidegate_http::head::Body as RequestBody;
 use tidegate_http::head::fields::plain_number;
 use tidegate_http::lines::{Lines, Lookup as _};
+use tidegate_http::ranges::LineRanges;
 
 /// What is read at once of a head and what comes with it.
 const HEAD_BYTES: usize = 4096;
@@ -74,8 +76,8 @@ impl AnswerLines {
         self.lines.write(out);
     }
 
-    /// Takes the place of the one before: a head that was judged.
-    fn read(&mut self, head: &[u8]) -> pingora::Result<()> {
+    /// Takes the place of the one before: a head that was judged, whose lines stand there.
+    fn read(&mut self, head: &[u8], lines: &LineRanges) -> pingora::Result<()> {
         let broken = || Error::explain(ErrorType::InvalidHTTPHeader, "a head that was not judged");
         let line_end = memchr::memchr(b'\n', head).ok_or_else(broken)?;
         let line = head.get(..line_end).and_then(|line| line.strip_suffix(b"\r")).ok_or_else(broken)?;
@@ -84,7 +86,8 @@ impl AnswerLines {
         // one that is not ASCII is left out, as Pingora's parser does
         let is_ascii = line.get(13..).is_some_and(<[u8]>::is_ascii);
         self.reason = Some(if is_ascii { 13..line.len() } else { 0..0 });
-        self.lines.read(head, line_end + 1).ok_or_else(broken)
+        self.lines.take(head, lines);
+        Ok(())
     }
 
     /// How the body ends that follows (RFC 9112 section 6.3).
@@ -289,10 +292,16 @@ impl<'a> Exchange<'a> {
     /// None came, or none that may be passed on.
     pub fn poll_head(&mut self, cx: &mut Context<'_>, head: &mut AnswerLines) -> Poll<pingora::Result<()>> {
         loop {
-            let known = self.stream.next_head().filter(|length| *length <= self.buffers.inbox.len());
-            let end = known.or_else(|| memmem::find(&self.buffers.inbox, HEAD_END).map(|end| end + HEAD_END.len()));
+            let known = self.stream.next_head().filter(|(length, _)| *length <= self.buffers.inbox.len());
+            let end = match known {
+                Some((end, lines)) => {
+                    head.read(self.buffers.inbox.get(..end).unwrap_or_default(), lines)?;
+                    Some(end)
+                }
+                // two came at once
+                None => self.find_head(head)?,
+            };
             if let Some(end) = end {
-                head.read(self.buffers.inbox.get(..end).unwrap_or_default())?;
                 self.stream.took_head();
                 self.buffers.inbox.advance(end);
                 if !head.status.is_informational() {
@@ -318,6 +327,17 @@ impl<'a> Exchange<'a> {
                 }
             }
         }
+    }
+
+    /// Looks for the head at the front of what was read, of which only that is known that it was judged; says how long it is.
+    fn find_head(&self, head: &mut AnswerLines) -> pingora::Result<Option<usize>> {
+        let Some(end) = memmem::find(&self.buffers.inbox, HEAD_END).map(|end| end + HEAD_END.len()) else {
+            return Ok(None);
+        };
+        let (found, mut lines) = (self.buffers.inbox.get(..end).unwrap_or_default(), LineRanges::default());
+        let judged = parse_noting(found, &ANSWER_LIMITS, &mut lines);
+        judged.map_err(|fault| Error::because(ErrorType::InvalidHTTPHeader, "a head that was judged", fault))?;
+        head.read(found, &lines).map(|()| Some(end))
     }
 
     /// How the body of the answer ends, once its head has come.

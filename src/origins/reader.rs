@@ -5,12 +5,13 @@
 //! answer to the next one. To know where an answer ends it must know the request (`HEAD` has no body, a switch of protocols
 //! must have been asked for), so it reads what is sent as well; that is our own writing and is not judged. Pure: no I/O.
 
-use tidegate_http::answer_head::{ANSWER_LIMITS, Framing, parse};
+use tidegate_http::answer_head::{ANSWER_LIMITS, Framing, parse_noting};
 use tidegate_http::chunk::ChunkScanner;
 use tidegate_http::fault::AnswerFault;
 use tidegate_http::head::fields::plain_number;
 use tidegate_http::head::scan::line_feed;
 use tidegate_http::head::{Body, EndScan, Parser};
+use tidegate_http::ranges::LineRanges;
 
 /// Interim answers to one request. `100 Continue`, some `103 Early Hints` and `102 Processing` are of use; who sends more
 /// wants to keep somebody busy.
@@ -43,6 +44,8 @@ pub struct Reader {
     spoilt: bool,
     /// Heads that were passed since the request began.
     heads: Heads,
+    /// Where the lines of the last head stand.
+    lines: LineRanges,
 }
 
 /// Heads that a [`Reader`] has passed.
@@ -99,6 +102,7 @@ impl Reader {
             flushes: 0,
             spoilt: false,
             heads: Heads::None,
+            lines: LineRanges::default(),
         }
     }
 
@@ -137,7 +141,7 @@ impl Reader {
             let line = bytes.get(at..line_feed).unwrap_or_default();
             // the first letter tells nearly all fields apart that are of no interest
             let field = match line {
-                [b'c' | b'C' | b't' | b'T' | b'u' | b'U', ..] => Parser { bytes, at }.field(false).ok().flatten(),
+                [b'c' | b'C' | b't' | b'T' | b'u' | b'U', ..] => Parser::new(bytes, at).field(false).ok().flatten(),
                 _ => None,
             };
             at = line_feed + 1;
@@ -177,10 +181,10 @@ impl Reader {
         self.answer = Answer::Head(None);
     }
 
-    /// The length of the next head among what was passed, if that is known: not where two came at once.
-    pub fn next_head(&self) -> Option<usize> {
+    /// The length of the next head among what was passed, and where its lines stand, if that is known: not where two came at once.
+    pub fn next_head(&self) -> Option<(usize, &LineRanges)> {
         match self.heads {
-            Heads::One(length) => Some(length),
+            Heads::One(length) => Some((length, &self.lines)),
             Heads::None | Heads::Several => None,
         }
     }
@@ -257,7 +261,11 @@ impl Reader {
                     if scan.as_mut().is_some_and(|scan| !scan.is_worth_parsing(rest, &ANSWER_LIMITS) && !strange()) {
                         return Ok(Taken { pass, hold: true });
                     }
-                    let Some(head) = parse(rest, &ANSWER_LIMITS)? else {
+                    if let Heads::One(_) = self.heads {
+                        // its lines are forgotten now
+                        self.heads = Heads::Several;
+                    }
+                    let Some(head) = parse_noting(rest, &ANSWER_LIMITS, &mut self.lines)? else {
                         scan.get_or_insert_default().is_worth_parsing(rest, &ANSWER_LIMITS);
                         return Ok(Taken { pass, hold: true });
                     };

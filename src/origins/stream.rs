@@ -31,6 +31,7 @@ use crate::edge::repack::{Failed, poll_repack};
 use crate::system::buffers::poll_piece;
 use tidegate_http::fault::AnswerFault;
 use tidegate_http::head::Body;
+use tidegate_http::ranges::LineRanges;
 
 /// What one read takes from the kernel when a head does not come in one piece.
 const READ_BYTES: usize = 4096;
@@ -81,8 +82,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> OriginStream<S> {
         self.reader.asking(head, body, no_body);
     }
 
-    /// The length of the next head among what was read, if that is known.
-    pub fn next_head(&self) -> Option<usize> {
+    /// The length of the next head among what was read, and where its lines stand, if that is known.
+    pub fn next_head(&self) -> Option<(usize, &LineRanges)> {
         self.reader.next_head()
     }
 

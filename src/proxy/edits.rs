@@ -155,9 +155,12 @@ fn rate_limit_fields(head: &mut impl AnswerHead, context: &RequestContext) -> pi
 /// Takes away what concerns the origin's connection only: what its `Connection` names and what never travels further
 /// (RFC 9110 section 7.6.1). Not for a switch of protocols, which is about the connection.
 pub fn drop_hop_by_hop(answer: &mut impl Fields) {
-    let named = answer.fields().lines(&header::CONNECTION).flat_map(|line| line.split(|byte| *byte == b','));
+    let is_named = |name: &[u8]| !name.eq_ignore_ascii_case(b"keep-alive");
+    // what nearly all say is one option, and names nothing that would stay
+    let lines = answer.fields().lines(&header::CONNECTION).filter(|line| is_named(line));
     // the framing of the body is never up to this field, and most that is named goes anyway
-    let named = named.map(<[u8]>::trim_ascii).filter(|name| !name.eq_ignore_ascii_case(b"keep-alive"));
+    let named =
+        lines.flat_map(|line| line.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii).filter(|name| is_named(name));
     let names: Vec<HeaderName> = named.filter_map(|name| HeaderName::from_bytes(name).ok()).collect();
     for name in names {
         if name != header::CONTENT_LENGTH && name != header::TRANSFER_ENCODING {

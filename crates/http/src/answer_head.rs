@@ -13,6 +13,7 @@ use crate::head::fields::plain_number;
 use crate::head::scan::value_end;
 use crate::head::{HeadLimits, Parser, Stop, UnderscoreTwins, Version, trim};
 use crate::path::EscapedSlash;
+use crate::ranges::LineRanges;
 
 /// How much head an answer may have: twice what a request may, since origins are fewer and cookies are set in it.
 pub const ANSWER_LIMITS: HeadLimits = HeadLimits {
@@ -52,8 +53,29 @@ pub struct AnswerHead {
 /// # Errors
 /// The first [`AnswerFault`], in the order of the bytes; faults of the head as a whole come last.
 pub fn parse(bytes: &[u8], limits: &HeadLimits) -> Result<Option<AnswerHead>, AnswerFault> {
+    judged(bytes, limits, Parser::new)
+}
+
+/// As [`parse`]; `lines` are those of the head then.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_noting(
+    bytes: &[u8],
+    limits: &HeadLimits,
+    lines: &mut LineRanges,
+) -> Result<Option<AnswerHead>, AnswerFault> {
+    lines.clear();
+    judged(bytes, limits, |window, at| Parser::noting(window, at, lines))
+}
+
+fn judged<'a>(
+    bytes: &'a [u8],
+    limits: &HeadLimits,
+    parser: impl FnOnce(&'a [u8], usize) -> Parser<'a>,
+) -> Result<Option<AnswerHead>, AnswerFault> {
     let window = bytes.get(..limits.bytes).unwrap_or(bytes);
-    match head(Parser { bytes: window, at: 0 }, limits) {
+    match head(parser(window, 0), limits) {
         Ok(head) => head.judged().map(Some),
         Err(Failed::Fault(fault)) => Err(fault),
         Err(Failed::Line(Stop::Fault(fault))) => Err(fault.into()),

@@ -21,11 +21,12 @@ use self::fields::Fields;
 pub use self::fields::UnderscoreTwins;
 pub use self::framing::{Body, Version};
 pub use self::scan::trim;
-use self::scan::{METHOD, TARGET, TOKEN, run_end, value_end};
+use self::scan::{METHOD, TARGET, TOKEN, run_end, trimmed, value_end};
 use super::authority::{host_name, without_empty_port};
 use super::fault::HeadFault;
 use super::path::{EscapedSlash, path_of};
 use super::query::{LONGEST_TARGET, canonical_query};
+use super::ranges::LineRanges;
 
 /// How much head a request may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,8 +98,21 @@ impl Head {
 /// # Errors
 /// The first [`HeadFault`], in the order of the bytes; faults of the head as a whole come last.
 pub fn parse(bytes: &[u8], limits: &HeadLimits) -> Result<Option<Head>, HeadFault> {
+    judged(bytes, limits, None)
+}
+
+/// As [`parse`]; `lines` are those of the head then, without the colon of an [empty port](Head::empty_port).
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_noting(bytes: &[u8], limits: &HeadLimits, lines: &mut LineRanges) -> Result<Option<Head>, HeadFault> {
+    lines.clear();
+    judged(bytes, limits, Some(lines))
+}
+
+fn judged(bytes: &[u8], limits: &HeadLimits, lines: Option<&mut LineRanges>) -> Result<Option<Head>, HeadFault> {
     let window = bytes.get(..limits.bytes).unwrap_or(bytes);
-    match (Parser { bytes: window, at: 0 }).head(limits) {
+    match (Parser { bytes: window, at: 0, lines }).head(limits) {
         Ok(head) => Ok(Some(head)),
         Err(Stop::Fault(fault)) => Err(fault),
         Err(Stop::Incomplete) if bytes.len() >= limits.bytes => Err(HeadFault::TooLarge),
@@ -178,9 +192,21 @@ pub struct Parser<'a> {
     pub bytes: &'a [u8],
     /// The first byte not judged yet.
     pub at: usize,
+    /// Where the lines that were read stand.
+    lines: Option<&'a mut LineRanges>,
 }
 
 impl<'a> Parser<'a> {
+    /// Begins there.
+    pub fn new(bytes: &'a [u8], at: usize) -> Parser<'a> {
+        Parser { bytes, at, lines: None }
+    }
+
+    /// As [`Parser::new`]; notes where the lines stand.
+    pub fn noting(bytes: &'a [u8], at: usize, lines: &'a mut LineRanges) -> Parser<'a> {
+        Parser { bytes, at, lines: Some(lines) }
+    }
+
     fn head(mut self, limits: &HeadLimits) -> Result<Head, Stop> {
         if self.peek()? == b'\r' || self.peek()? == b'\n' {
             self.line_end()?;
@@ -193,6 +219,10 @@ impl<'a> Parser<'a> {
         let fields = self.fields(limits)?;
         let framing = fields.conclude(version)?;
         let canonical_target = self.canonical_target(&form, &target, fields.host(), limits)?;
+        let empty_port = fields.host().ends_with(b":");
+        if let Some(lines) = self.lines.as_mut().filter(|_| empty_port) {
+            lines.shorten(b"host", self.bytes);
+        }
         Ok(Head {
             start,
             method,
@@ -204,7 +234,7 @@ impl<'a> Parser<'a> {
             upgrade: framing.upgrade,
             keep_alive: framing.keep_alive,
             hop_by_hop: framing.hop_by_hop,
-            empty_port: fields.host().ends_with(b":"),
+            empty_port,
             end: self.at,
         })
     }
@@ -352,12 +382,19 @@ impl<'a> Parser<'a> {
         let name = self.bytes.get(start..end).unwrap_or_default();
         let value_start = end + 1;
         self.at = value_end(self.bytes, value_start).ok_or(Stop::Incomplete)?;
-        let value = self.bytes.get(value_start..self.at).unwrap_or_default();
+        let behind = self.at;
+        let range = trimmed(self.bytes, value_start..behind);
         match self.peek()? {
             b'\r' | b'\n' => self.line_end()?,
             _ => return Err(HeadFault::FieldValue.into()),
         }
-        Ok(Some((name, trim(value))))
+        let value = self.bytes.get(range.clone()).unwrap_or_default();
+        if let Some(lines) = &mut self.lines {
+            let one_blank = range.start == value_start + 1 && self.bytes.get(value_start) == Some(&b' ');
+            let is_plain = one_blank && range.end == behind;
+            lines.note(name, start..end, range, is_plain).ok_or(HeadFault::TooLarge)?;
+        }
+        Ok(Some((name, value)))
     }
 
     /// CRLF and nothing else.

@@ -11,7 +11,7 @@
 //! | [`answer_head`] | the head of an origin's answer |
 //! | [`h2`] | frames, heads and trailers of HTTP/2 |
 //! | [`glimpse`] | the parts of a refused head that the log may show |
-//! | [`lines`] | the fields of a head as ranges over its bytes, to be edited and written |
+//! | [`lines`], [`ranges`] | the fields of a head as ranges over its bytes, to be edited and written |
 //! | [`hearsay`] | fields that say who the client is |
 //! | [`proxy_protocol`] | the header of a proxy below HTTP |
 //! | [`web_origin`] | the `Origin` of a page |
@@ -44,4 +44,5 @@ pub mod lines;
 pub mod path;
 pub mod proxy_protocol;
 pub mod query;
+pub mod ranges;
 pub mod web_origin;

@@ -1,9 +1,9 @@
 //! The fields of a head as ranges over its bytes: read once, edited in place, and written by one writer.
 //!
 //! A head is copied behind each other into one buffer, and what is added to it is appended there, so that a head costs no allocation
-//! where the buffer has held another one before. Only lines that were parsed are ever written, each as `NAME: VALUE CRLF`: the raw
-//! head itself never goes on, and what a line may hold was judged by the same grammar that its next reader has. What is
-//! read behind what was written is therefore the same lines (a property test holds it so).
+//! where the buffer has held another one before. Only lines that were parsed are ever written, each as `NAME: VALUE CRLF`; those that
+//! stand so already, one behind the other, in one piece. What else is in a head never goes on, and what a line may hold was judged by the
+//! same grammar that its next reader has. What is read behind what was written is therefore the same lines (a property test holds it so).
 //!
 //! Lines keep their order and the spelling of their names. A line that is replaced stays in its place.
 
@@ -11,8 +11,9 @@ use std::ops::Range;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::head::scan::{TOKEN, line_feed, run_end, value_end};
-use crate::head::trim;
+use crate::head::scan::{TOKEN, run_end, value_end};
+use crate::head::{Parser, trim};
+use crate::ranges::{Line, LineRanges, Mark, Part};
 
 /// Fields that can be looked up by name.
 pub trait Lookup {
@@ -49,45 +50,6 @@ pub struct Lines {
     lines: Vec<Line>,
 }
 
-/// Where a line's parts stand.
-#[derive(Debug, Clone, Copy)]
-struct Line {
-    name: Part,
-    value: Part,
-    /// Of the name.
-    mark: Mark,
-}
-
-/// Length, first and last letter of a name, which tell it from nearly all others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Mark(u32);
-
-impl Mark {
-    /// The same for all spellings of a name.
-    #[inline]
-    fn of(name: &[u8]) -> Mark {
-        let lower = |byte: Option<&u8>| u32::from(byte.copied().unwrap_or_default() | 0x20);
-        Mark((name.len() as u32) << 16 | lower(name.first()) << 8 | lower(name.last()))
-    }
-}
-
-/// A range of the text. Heads have far less than 4 GiB.
-#[derive(Debug, Clone, Copy)]
-struct Part {
-    start: u32,
-    end: u32,
-}
-
-impl Part {
-    fn of(range: Range<usize>) -> Option<Part> {
-        Some(Part { start: u32::try_from(range.start).ok()?, end: u32::try_from(range.end).ok()? })
-    }
-
-    fn range(self) -> Range<usize> {
-        self.start as usize..self.end as usize
-    }
-}
-
 impl Lines {
     /// Forgets all, and keeps the memory for the next head.
     pub fn clear(&mut self) {
@@ -105,30 +67,21 @@ impl Lines {
         self.text.capacity() + self.lines.capacity() * size_of::<Line>()
     }
 
-    /// Takes the place of what was there: a head that was judged, whose fields begin at `fields` and end with the empty line. It is taken
-    /// apart and not judged again; `None` if it cannot be.
-    pub fn read(&mut self, head: &[u8], fields: usize) -> Option<()> {
+    /// Takes the place of what was there: a head that was judged, whose lines stand there.
+    pub fn take(&mut self, head: &[u8], lines: &LineRanges) {
         self.clear();
         self.text.extend_from_slice(head);
-        let mut start = fields;
-        loop {
-            let end = line_feed(head, start)?;
-            let line = head.get(start..end)?.strip_suffix(b"\r")?;
-            if line.is_empty() {
-                return Some(());
-            }
-            // most names are shorter than what a search for one byte in a vector begins to pay for
-            let (name, behind) = line.split_at_checked(line.iter().position(|byte| *byte == b':')?)?;
-            let value = trim(behind.get(1..)?);
-            let blanks = behind.get(1..)?.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
-            let from = start + name.len() + 1 + blanks;
-            self.lines.push(Line {
-                name: Part::of(start..start + name.len())?,
-                value: Part::of(from..from + value.len())?,
-                mark: Mark::of(name),
-            });
-            start = end + 1;
-        }
+        self.lines.extend_from_slice(lines.lines());
+    }
+
+    /// As [`Lines::take`], of a head of which no more is known than that its fields begin at `fields` and end with the empty line; `None`
+    /// if they do not.
+    pub fn read(&mut self, head: &[u8], fields: usize) -> Option<()> {
+        let mut lines = LineRanges::default();
+        let mut parser = Parser::noting(head, fields, &mut lines);
+        while parser.field(false).ok()?.is_some() {}
+        self.take(head, &lines);
+        Some(())
     }
 
     /// Takes the place of what was there: the same as these.
@@ -166,8 +119,10 @@ impl Lines {
 
     /// Takes a field out. `name`: in any spelling.
     pub fn remove(&mut self, name: &[u8]) {
-        if self.find(name).is_some() {
-            self.retain(|known, _| !known.eq_ignore_ascii_case(name));
+        let mark = Mark::of(name);
+        if self.lines.iter().any(|line| line.mark == mark) {
+            let text = &self.text;
+            self.lines.retain(|line| !is_named(text, line, name, mark));
         }
     }
 
@@ -215,12 +170,23 @@ impl Lines {
     pub fn write(&self, out: &mut Vec<u8>) {
         // what was read and what was added, with the ends of lines at most
         out.reserve(self.text.len() + 4 * self.lines.len() + 2);
-        for (name, value) in self.iter() {
-            out.extend_from_slice(name);
-            out.extend_from_slice(b": ");
-            out.extend_from_slice(value);
-            out.extend_from_slice(b"\r\n");
+        // lines that stand behind each other as they are written go in one piece
+        let mut run = 0..0;
+        let put = |out: &mut Vec<u8>, run: Range<usize>| out.extend_from_slice(self.text.get(run).unwrap_or_default());
+        for line in &self.lines {
+            let whole = line.whole();
+            if line.is_plain && whole.start == run.end {
+                run.end = whole.end;
+            } else if line.is_plain {
+                put(out, std::mem::replace(&mut run, whole));
+            } else {
+                put(out, std::mem::take(&mut run));
+                for part in [self.part(line.name), b": ", self.part(line.value), b"\r\n"] {
+                    out.extend_from_slice(part);
+                }
+            }
         }
+        put(out, run);
         out.extend_from_slice(b"\r\n");
     }
 
@@ -236,7 +202,7 @@ impl Lines {
 
     #[inline]
     fn is_named(&self, line: &Line, name: &[u8], mark: Mark) -> bool {
-        line.mark == mark && self.part(line.name).eq_ignore_ascii_case(name)
+        is_named(&self.text, line, name, mark)
     }
 
     /// Puts the line in the place of the first of this name, and takes the others out.
@@ -264,14 +230,22 @@ impl Lines {
         }
         let value = trim(value);
         let start = self.text.len();
-        let (middle, end) = (start + name.len(), start + name.len() + value.len());
-        let (Some(name_at), Some(value_at)) = (Part::of(start..middle), Part::of(middle..end)) else {
+        let (behind, middle) = (start + name.len(), start + name.len() + 2);
+        let (Some(name_at), Some(value_at)) = (Part::of(start..behind), Part::of(middle..middle + value.len())) else {
             return Err(Unwritable);
         };
-        self.text.extend_from_slice(name);
-        self.text.extend_from_slice(value);
-        Ok(Line { name: name_at, value: value_at, mark: Mark::of(name) })
+        for part in [name, b": ", value, b"\r\n"] {
+            self.text.extend_from_slice(part);
+        }
+        Ok(Line { name: name_at, value: value_at, mark: Mark::of(name), is_plain: true })
     }
+}
+
+/// Whether a line of this text has this name, whose mark that is.
+#[inline]
+fn is_named(text: &[u8], line: &Line, name: &[u8], mark: Mark) -> bool {
+    line.mark == mark
+        && (mark.is_whole() || text.get(line.name.range()).is_some_and(|known| known.eq_ignore_ascii_case(name)))
 }
 
 /// A value that a head can hold.

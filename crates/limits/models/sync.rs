@@ -162,6 +162,11 @@ macro_rules! words {
 
 words! { AtomicBool: bool, AtomicU32: u32, AtomicU64: u64 }
 
+/// So many words at zero: each of loom's is made on its own.
+pub fn zeros(count: usize) -> Box<[AtomicU64]> {
+    (0..count).map(|_| AtomicU64::default()).collect()
+}
+
 macro_rules! numbers {
     ($($name:ident: $value:ty),*) => {$(
         impl $name {

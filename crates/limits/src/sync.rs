@@ -7,3 +7,8 @@ pub use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 
 pub use arc_swap::ArcSwap;
 pub use parking_lot::Mutex;
+
+/// So many words at zero. A large list asks the allocator for zeroed memory, which the kernel hands out page by page as words are written.
+pub fn zeros(count: usize) -> Box<[AtomicU64]> {
+    bytemuck::zeroed_slice_box(count)
+}

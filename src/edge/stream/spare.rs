@@ -1,9 +1,10 @@
-//! Buffers that the connections of a thread use one after the other: one without bytes under way holds none, and the next that needs one
-//! finds memory that was just used.
+//! Buffers, and lists of the lines of heads, that the connections of a thread use one after the other: one without bytes under way holds
+//! none, and the next that needs one finds memory that was just used.
 
 use std::cell::RefCell;
 
 use bytes::BytesMut;
+use tidegate_http::ranges::LineRanges;
 
 /// Room for most heads and small answers.
 const BYTES: usize = 4096;
@@ -13,11 +14,27 @@ const MOST: usize = 128;
 
 thread_local! {
     static SPARE: RefCell<Vec<BytesMut>> = const { RefCell::new(Vec::new()) };
+    static SPARE_LINES: RefCell<Vec<LineRanges>> = const { RefCell::new(Vec::new()) };
 }
 
 /// An empty one.
 pub fn take() -> BytesMut {
     SPARE.with(|spare| spare.borrow_mut().pop()).unwrap_or_else(|| BytesMut::with_capacity(BYTES))
+}
+
+/// One for the lines of a head.
+pub fn take_lines() -> LineRanges {
+    SPARE_LINES.with(|spare| spare.borrow_mut().pop()).unwrap_or_default()
+}
+
+/// Gives that back. One that has grown goes.
+pub fn put_lines(lines: LineRanges) {
+    SPARE_LINES.with(|spare| {
+        let mut spare = spare.borrow_mut();
+        if spare.len() < MOST && lines.capacity() <= BYTES {
+            spare.push(lines);
+        }
+    });
 }
 
 /// Gives one back that is not needed any more. One that has grown goes, as does one of whose memory somebody holds a part.

@@ -13,6 +13,7 @@ use crate::answer::{Form, cors};
 use tidegate_http::head::fields::plain_number;
 use tidegate_http::head::{Body, Head};
 use tidegate_http::lines::{Lines, Lookup, Unwritable};
+use tidegate_http::ranges::LineRanges;
 
 mod of_http2;
 
@@ -48,12 +49,11 @@ pub struct LaneHead {
 }
 
 impl LaneHead {
-    /// Takes the place of the one before: the head at the front of `bytes`, of which decisions may read the fields of these names. `None`
-    /// if the bytes are not those of the head.
-    pub fn read(&mut self, head: &Head, bytes: &[u8], names: &[HeaderName]) -> Option<()> {
+    /// Takes the place of the one before: the head at the front of `bytes`, whose lines stand there, and of which decisions may read the
+    /// fields of these names. `None` if the bytes are not those of the head.
+    pub fn read(&mut self, head: &Head, bytes: &[u8], lines: &LineRanges, names: &[HeaderName]) -> Option<()> {
         self.method = Method::from_bytes(bytes.get(head.method.clone())?).ok()?;
-        let fields = head.target.end + memchr::memchr(b'\n', bytes.get(head.target.end..head.end)?)? + 1;
-        self.lines.read(bytes.get(head.start..head.end)?, fields - head.start)?;
+        self.lines.take(bytes.get(..head.end)?, lines);
         let target = match &head.canonical_target {
             Some(target) => target.as_str(),
             None => str::from_utf8(bytes.get(head.target.clone())?).ok()?,
@@ -254,7 +254,7 @@ fn unwritable(error: Unwritable) -> Box<Error> {
 mod tests {
     use super::*;
     use tidegate_http::head::fields::UnderscoreTwins;
-    use tidegate_http::head::{HeadLimits, parse};
+    use tidegate_http::head::{HeadLimits, parse_noting};
     use tidegate_http::path::EscapedSlash;
 
     fn head(text: &str) -> LaneHead {
@@ -265,9 +265,10 @@ mod tests {
             twins: UnderscoreTwins::Refuse,
             escaped_slash: EscapedSlash::Keep,
         };
-        let parsed = parse(text.as_bytes(), &limits).expect("no fault").expect("whole");
+        let mut lines = LineRanges::default();
+        let parsed = parse_noting(text.as_bytes(), &limits, &mut lines).expect("no fault").expect("whole");
         let mut head = LaneHead::default();
-        head.read(&parsed, text.as_bytes(), &[header::HOST, header::COOKIE]).expect("the head of these bytes");
+        head.read(&parsed, text.as_bytes(), &lines, &[header::HOST, header::COOKIE]).expect("the head of these bytes");
         head
     }
 

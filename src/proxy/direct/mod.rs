@@ -109,7 +109,7 @@ impl DirectLane {
         // in the place where it stays, as it is some kilobytes
         let judged = context.insert(RequestContext::new(self.process.generation(), Timestamp::ZERO));
         let names = judged.generation.engine().fields().all();
-        if lane_head.read(&head, requests.wire.inbox(), names).is_none() {
+        if lane_head.read(&head, requests.wire.inbox(), requests.wire.lines(), names).is_none() {
             return Next::Left(Left::Request(head, None));
         }
         let stays = requests.may_stay(&head);

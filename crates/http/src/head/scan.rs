@@ -1,6 +1,8 @@
 //! Byte classes and fast searches for the head parser: one table look-up per byte where bytes are few, eight bytes at a
 //! time where they are many (field values).
 
+use std::ops::Range;
+
 /// `tchar` of RFC 9110 section 5.6.2: field names.
 pub const TOKEN: u8 = 1;
 /// `A-Z 0-9 - _`: methods. RFC 9110 allows any token; registered methods need no more, and an origin that folds case
@@ -121,6 +123,19 @@ pub fn line_feed(bytes: &[u8], from: usize) -> Option<usize> {
     }
     let tail = bytes.get(at..)?;
     tail.iter().position(|&byte| byte == b'\n').map(|offset| at + offset)
+}
+
+/// Where a value stands without the blanks and tabs around it.
+#[inline]
+pub fn trimmed(bytes: &[u8], mut value: Range<usize>) -> Range<usize> {
+    let is_blank = |at: usize| matches!(bytes.get(at), Some(b' ' | b'\t'));
+    while value.start < value.end && is_blank(value.start) {
+        value.start += 1;
+    }
+    while value.start < value.end && is_blank(value.end - 1) {
+        value.end -= 1;
+    }
+    value
 }
 
 /// Without the blanks and tabs around it (optional white space of RFC 9110 section 5.6.3).

@@ -42,7 +42,7 @@ use std::fmt;
 use super::hash::{KeyHash, KeyHasher, Seed};
 use super::meter::Meter;
 use crate::saved::{Fault, Reader, Target, Writer, restore_cells, save_cells};
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, zeros};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 pub use crowding::Crowding;
 
@@ -75,6 +75,11 @@ pub enum Admission {
 /// *acquire* on a successful [`Cell::raise`]: whoever reads a raised level also sees what its writer had read and
 /// raised before, which is what rules the circle of the proof out.
 pub trait Cell: Default {
+    /// So many cells at zero.
+    fn row(count: usize) -> Box<[Self]> {
+        (0..count).map(|_| Self::default()).collect()
+    }
+
     /// The level now.
     fn load(&self) -> u64;
 
@@ -107,6 +112,10 @@ impl Word for AtomicU64 {
 }
 
 impl Cell for AtomicU64 {
+    fn row(count: usize) -> Box<[AtomicU64]> {
+        zeros(count)
+    }
+
     #[inline]
     fn load(&self) -> u64 {
         AtomicU64::load(self, Ordering::Acquire)
@@ -290,10 +299,9 @@ impl<C: Cell, const ROWS: usize> MonotoneTable<C, ROWS> {
         if !columns.is_power_of_two() || columns > 1 << KeyHash::SLICE_BITS {
             return Err(OutOfRange { allowed: "a power of two from 1 to 16777216" });
         }
-        // All zeros: the optimizer of the release profile asks for zeroed memory, which the kernel hands out page by page as keys come. A policy
-        // of a hundred limits starts with 64 MiB then; where it writes the zeros (thin LTO), with 867. Each page costs one request one fault,
-        // some 0.5 µs, once.
-        let rows = std::array::from_fn(|_| (0..columns).map(|_| C::default()).collect());
+        // memory that the allocator got zeroed, which the kernel hands out page by page as keys come: a policy of 100 limits starts with
+        // 64 MiB, where zeros that are written take 870; each page costs one request one fault, some 0.5 µs, once
+        let rows = std::array::from_fn(|_| C::row(columns));
         let multipliers = std::array::from_fn(|_| [AtomicU64::new(0), AtomicU64::new(0)]);
         let table = MonotoneTable { multipliers, rows, shift: 63 - columns.trailing_zeros(), spare: C::default() };
         // known to everybody, which is harmless: the hash that they multiply is not
@@ -303,7 +311,7 @@ impl<C: Cell, const ROWS: usize> MonotoneTable<C, ROWS> {
 
     /// An empty table of this one's shape.
     pub(super) fn sibling(&self) -> Self {
-        let rows = self.rows.each_ref().map(|row| row.iter().map(|_| C::default()).collect::<Box<[C]>>());
+        let rows = self.rows.each_ref().map(|row| C::row(row.len()));
         let multipliers = std::array::from_fn(|_| [AtomicU64::new(0), AtomicU64::new(0)]);
         MonotoneTable { multipliers, rows, shift: self.shift, spare: C::default() }
     }

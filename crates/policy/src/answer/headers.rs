@@ -78,6 +78,9 @@ impl RouteFields {
         beside: &impl Lookup,
         wall_unix_nanos: u64,
     ) -> Fields {
+        if self.style == FieldStyle::Off {
+            return Fields::new();
+        }
         let readings = match decision.verdict {
             _ if status.is_redirection() => Selected::new(),
             Verdict::Admitted => nearest(decision, policy),
