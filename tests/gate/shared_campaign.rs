@@ -22,6 +22,8 @@ const MAX: usize = 120;
 const LOADS: usize = 2;
 const KINDS: usize = 6;
 const PATHS: [&str; KINDS] = ["/lease", "/exact", "/quota", "/sliding", "/leased", "/estimate"];
+/// Those that are refused without the store.
+const CLOSED: std::ops::Range<usize> = 1..4;
 
 fn policy(sentinels: &[Server]) -> String {
     let each: Vec<String> = sentinels.iter().map(|server| format!("127.0.0.1:{}", server.port)).collect();
@@ -78,9 +80,11 @@ struct Ground {
     key: AtomicUsize,
     /// Of each gate; `None` while it is down.
     gates: Mutex<[Option<SocketAddr>; GATES]>,
-    /// Whether requests may find no store.
+    /// Whether requests may fail.
     trouble: AtomicBool,
     failed: AtomicUsize,
+    /// Requests that `on_store_error: closed` refused.
+    closed: AtomicUsize,
     asked: AtomicUsize,
     stop: AtomicBool,
 }
@@ -100,7 +104,9 @@ impl Ground {
             match answer.map(|answer| answer.status) {
                 Ok(200) => self.keys[at].admitted[kind].fetch_add(1, Ordering::SeqCst),
                 Ok(429) => self.keys[at].refused[kind].fetch_add(1, Ordering::SeqCst),
-                // the store says nothing, or the gate has just been ended
+                // `closed`, and a store that is late, as on a machine with too much to do
+                Ok(503) if CLOSED.contains(&kind) => self.closed.fetch_add(1, Ordering::SeqCst),
+                // the gate has just been ended
                 _ if in_trouble || self.trouble.load(Ordering::SeqCst) => 0,
                 _ => self.failed.fetch_add(1, Ordering::SeqCst),
             };
@@ -154,7 +160,7 @@ enum Event {
 impl Event {
     const ALL: [Event; 5] = [Event::Emptied, Event::FailedOver, Event::Killed, Event::Restarted, Event::Upgraded];
 
-    /// What each kind may admit beyond its budget. `before` was admitted before it, and `LOADS` may have been on their way.
+    /// What each kind may admit beyond its budget. `before` was admitted until it had happened, and `LOADS` may have been on their way.
     fn beyond(self, before: [usize; KINDS]) -> [usize; KINDS] {
         let estimate = (GATES - 1) * MAX;
         let mut beyond = match self {
@@ -165,20 +171,14 @@ impl Event {
             Event::Killed | Event::Restarted | Event::Upgraded => [0; KINDS],
         };
         if self == Event::FailedOver {
-            // lease, leased
-            [0, 4].into_iter().for_each(|kind| beyond[kind] += MAX);
+            // lease, leased: of those also what gates had taken ahead and not spent, a quarter of the burst for all of them
+            [0, 4].into_iter().for_each(|kind| beyond[kind] += MAX + MAX / 4);
         }
         // gates that tell each other; a gate that is ended without a snapshot forgets what it counted
         beyond[5] = if matches!(self, Event::Killed | Event::Restarted) { estimate + MAX } else { estimate };
         // a rate that gives one unit every twelve minutes
         beyond.map(|beyond| beyond + 1)
     }
-}
-
-/// Ends the primary, waits for the replica to take its place, and has the old one follow it.
-fn fail_over(servers: &mut Sentinels) {
-    servers.primary.kill();
-    wait_for("the replica to take over", || servers.replica.cli(&["ROLE"]).starts_with("master").then_some(()));
 }
 
 /// Makes the old primary follow the new one, and changes their names.
@@ -226,6 +226,7 @@ fn whatever_happens_to_three_gates_and_their_store_no_key_gets_more_than_is_stat
         gates: Mutex::new(addresses),
         trouble: AtomicBool::new(false),
         failed: AtomicUsize::new(0),
+        closed: AtomicUsize::new(0),
         asked: AtomicUsize::new(0),
         stop: AtomicBool::new(false),
     };
@@ -241,12 +242,11 @@ fn whatever_happens_to_three_gates_and_their_store_no_key_gets_more_than_is_stat
                 let client = format!("203.0.113.{}", banned % 250);
                 let ended = verb(&gates[banned % GATES], &["ban", &client, "--for", "10m"]);
                 assert_eq!(ended.code, Some(0), "{}", ended.stderr);
-                let before = key.admitted();
                 let hit = banned % GATES;
                 ground.trouble.store(true, Ordering::SeqCst);
                 match event {
                     Event::Emptied => assert_eq!(servers.primary.cli(&["FLUSHALL"]), "OK"),
-                    Event::FailedOver => fail_over(&mut servers),
+                    Event::FailedOver => servers.primary.kill(),
                     Event::Killed | Event::Restarted => {
                         ground.gates.lock().unwrap()[hit] = None;
                         gates[hit].signal(if event == Event::Killed { "KILL" } else { "TERM" });
@@ -258,6 +258,11 @@ fn whatever_happens_to_three_gates_and_their_store_no_key_gets_more_than_is_stat
                         let ended = gates[hit].upgrade();
                         assert_eq!(ended.code, Some(0), "{}", ended.stderr);
                     }
+                }
+                let before = key.admitted();
+                if event == Event::FailedOver {
+                    let Sentinels { replica, .. } = &servers;
+                    wait_for("the replica to take over", || replica.cli(&["ROLE"]).starts_with("master").then_some(()));
                 }
                 are_well(&gates);
                 ground.trouble.store(false, Ordering::SeqCst);
@@ -289,7 +294,10 @@ fn whatever_happens_to_three_gates_and_their_store_no_key_gets_more_than_is_stat
             std::panic::resume_unwind(fault);
         }
     });
-    let asked = ground.asked.load(Ordering::SeqCst);
-    println!("{counts:?} of {:?} beside {asked} requests; beyond {MAX}, at most, of {PATHS:?}: {worst:?}", Event::ALL);
+    let [asked, closed] = [&ground.asked, &ground.closed].map(|count| count.load(Ordering::SeqCst));
+    println!(
+        "{counts:?} of {:?} beside {asked} requests, {closed} refused by `closed`; beyond {MAX}, at most, of {PATHS:?}: {worst:?}",
+        Event::ALL
+    );
     assert_eq!(ground.failed.load(Ordering::SeqCst), 0, "requests failed while nothing happened");
 }
