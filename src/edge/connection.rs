@@ -85,15 +85,20 @@ pub async fn serve<A, S>(
             }
         }
         let prefix = wire.begin(&head);
-        let mut session = ServerSession::new_http1(stream);
-        if let Some(settings) = settings.take() {
-            pingora::apps::HttpPersistentSettings::apply_to_session(settings, &mut session);
-        }
-        // Pingora reads the first `Connection` field only
-        session.set_keepalive_reuses_remaining(Some(more));
-        session.set_pipelined_prefix(prefix);
-        session.set_connection_user_context(evaluation);
-        match app.process_new_http(session, shutdown).await {
+        let kept = settings.take();
+        // in a box, as the session would be most of what a connection holds while it waits
+        let served = Box::pin(async move {
+            let mut session = ServerSession::new_http1(stream);
+            if let Some(kept) = kept {
+                pingora::apps::HttpPersistentSettings::apply_to_session(kept, &mut session);
+            }
+            // Pingora reads the first `Connection` field only
+            session.set_keepalive_reuses_remaining(Some(more));
+            session.set_pipelined_prefix(prefix);
+            session.set_connection_user_context(evaluation);
+            app.process_new_http(session, shutdown).await
+        });
+        match served.await {
             Some(reused) => {
                 let (returned, kept) = reused.consume();
                 let Ok(returned) = returned.into_any().downcast::<EdgeStream<S>>() else { return };

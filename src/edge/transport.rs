@@ -5,7 +5,7 @@ use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use async_trait::async_trait;
@@ -23,7 +23,9 @@ use crate::system::socket::{Socket, handed_on};
 #[derive(Debug)]
 pub struct Transport {
     bytes: Bytes,
-    digest: Arc<SocketDigest>,
+    peer: Option<SocketAddr>,
+    /// For the framework: made when it asks, as it has room for three addresses and most connections do without it.
+    digest: OnceLock<Arc<SocketDigest>>,
     id: UniqueIDType,
     /// How many bytes went to the kernel.
     sent: u64,
@@ -44,16 +46,14 @@ impl Transport {
     /// The connection that was accepted from `peer`, or from a socket that has no address.
     pub fn accepted(stream: Socket, peer: Option<SocketAddr>) -> Transport {
         let id = stream.as_raw_fd();
-        let digest = SocketDigest::from_raw_fd(id);
-        let _ = digest.peer_addr.set(peer.map(l4::socket::SocketAddr::Inet));
-        Transport { bytes: Bytes::Plain(stream), digest: Arc::new(digest), id, sent: 0, heard: false }
+        Transport { bytes: Bytes::Plain(stream), peer, digest: OnceLock::new(), id, sent: 0, heard: false }
     }
 
     /// A connection whose handshake is over.
     pub fn secured(stream: TlsStream<Transport>) -> Transport {
         let inner = stream.get_ref().0;
-        let (digest, id, sent, heard) = (Arc::clone(&inner.digest), inner.id, 0, inner.heard);
-        Transport { bytes: Bytes::Tls(Box::new(stream)), digest, id, sent, heard }
+        let (peer, id, sent, heard) = (inner.peer, inner.id, 0, inner.heard);
+        Transport { bytes: Bytes::Tls(Box::new(stream)), peer, digest: OnceLock::new(), id, sent, heard }
     }
 
     /// Whether the client has said anything yet, were it a byte of a handshake.
@@ -150,6 +150,12 @@ impl GetProxyDigest for Transport {
 
 impl GetSocketDigest for Transport {
     fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
-        Some(Arc::clone(&self.digest))
+        let digest = self.digest.get_or_init(|| {
+            let digest = SocketDigest::from_raw_fd(self.id);
+            // it is new, so that nothing stands there yet
+            let _ = digest.peer_addr.set(self.peer.map(l4::socket::SocketAddr::Inet));
+            Arc::new(digest)
+        });
+        Some(Arc::clone(digest))
     }
 }
