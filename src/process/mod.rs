@@ -6,7 +6,7 @@
 //! * [`sockets`] holds each listening socket: bound, [`given`] by systemd, or taken over from the previous process by
 //!   [`handover`]. [`upgrade`] is the old process's part of that. [`charges`] and [`places`] keep both processes of one mind until
 //!   the old one ends.
-//! * [`snapshots`] keep the state of limits over the end of the process, in the form of [`saved`]. What was [`observed`] goes to the next
+//! * [`snapshots`] keep the state of limits over the end of the process, in the form of [`saved`]; a start is [`going_on`] from them. What was [`observed`] goes to the next
 //!   process of an upgrade only.
 //! * [`control`] brings the operator's orders. [`notify`] and [`watchdog`] speak to systemd.
 //! * [`housekeeping`] runs about once a second.
@@ -15,6 +15,7 @@ pub mod certificates;
 pub mod charges;
 pub mod control;
 pub mod given;
+pub mod going_on;
 pub mod handover;
 pub mod housekeeping;
 pub mod lifecycle;

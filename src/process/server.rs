@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 use super::certificates;
 use super::charges::Taking;
 use super::given::{Given, Tag};
+use super::going_on::{open_state, restore_bans, restored, tell_restored};
 use super::handover::{Inheritance, Predecessor, Secret};
 use super::housekeeping::Housekeeping;
 use super::lifecycle::{self, Life, Signals};
@@ -31,19 +32,17 @@ use super::upgrade::Program;
 use super::watchdog::{self, Watchdog};
 use crate::admin::web::Web;
 use crate::admin::{self, Admin};
-use crate::config::settings::StateFiles;
 use crate::config::{self, Config};
 use crate::edge::common::{AdmissionFilter, Edge};
 use crate::edge::limits::ConnectionLimits;
 use crate::edge::listen::{self, Connections};
 use crate::edge::tls::watch::Watch;
-use crate::engine::{Base, Fate, Restored, Succession};
+use crate::engine::Base;
 use crate::human;
 use crate::observe::access_log::AccessLogWriter;
 use crate::observe::pseudonym::Pseudonyms;
 use crate::observe::standard_error::say;
 use crate::observe::{log, scrape};
-use crate::policy::Policy;
 use crate::proxy::accept::ListenerFilter;
 use crate::proxy::events::Events;
 use crate::proxy::framework::servers;
@@ -232,22 +231,6 @@ fn build(
     Ok((Arc::new(process), writer, (files, secret)))
 }
 
-/// Puts the bans of the directory in force. Those that cannot be used are told.
-fn restore_bans(files: &Files, process: &Process) {
-    let restored = files.read_bans().map_err(|fault| fault.to_string()).and_then(|saved| {
-        let Some(saved) = saved else { return Ok(None) };
-        process.restore_bans(saved).map(Some).map_err(|fault| format!("has {fault}"))
-    });
-    match restored {
-        Ok(Some(bans)) if bans > 0 => tracing::info!(bans, "state: bans go on from what was saved"),
-        Ok(_) => {}
-        Err(fault) => {
-            let directory = files.directory().display();
-            tracing::error!(%directory, "state: the file of bans {fault}; nobody is banned");
-        }
-    }
-}
-
 /// The configuration once more, for the generation that goes on from the state of the process before.
 fn again(config: &Config) -> Config {
     Config {
@@ -293,44 +276,6 @@ fn take_state(
         tracing::warn!("upgrade: what the process before has seen of its clients {fault}; that begins anew");
     }
     Ok(Taking::new(charges, restored.take_under_way()))
-}
-
-/// Opens the directory of snapshots. A process without one serves all the same.
-fn open_state(settings: &StateFiles) -> Option<Files> {
-    let opened = Files::open(settings);
-    if let Err(fault) = &opened {
-        let directory = settings.directory.display();
-        tracing::error!(%directory, "state: the directory cannot be used, a restart will give fresh budgets: {fault}");
-    }
-    opened.ok()
-}
-
-/// Reads the snapshot, if there is one that can be used.
-fn restored(files: &Files, policy: &Policy) -> Option<(Restored, Clock)> {
-    let found = files.read(policy);
-    if let Err(fault) = &found {
-        let directory = files.directory().display();
-        tracing::error!(%directory, "state: the snapshot {fault}; all limits begin empty");
-    }
-    found.ok().flatten()
-}
-
-fn tell_restored(succession: &Succession) {
-    let limits = &succession.limits;
-    let count = |wanted: fn(&Fate) -> bool| limits.iter().filter(|carried| wanted(&carried.fate)).count();
-    tracing::info!(
-        kept = count(|fate| matches!(fate, Fate::Kept { .. })),
-        rerated = count(|fate| matches!(fate, Fate::Rerated { .. })),
-        reset = count(|fate| matches!(fate, Fate::Reset(_))),
-        added = count(|fate| matches!(fate, Fate::New)),
-        removed = succession.removed.len(),
-        "state: limits go on from what was saved"
-    );
-    for carried in limits {
-        if let Fate::Reset(reset) = &carried.fate {
-            tracing::warn!(limit = carried.name, because = reset.word(), "state: the limit begins empty");
-        }
-    }
 }
 
 /// What is done about once a second.
