@@ -61,9 +61,13 @@ use crate::running::process::Process;
 use crate::system::timer::Alarm;
 use crate::units::Timestamp;
 use tidegate_http::head::{Body as RequestBody, Head};
+use tidegate_http::lines::Lines;
 
 /// The most attempts at one request, whatever a policy asks for.
 const MOST_ATTEMPTS: u32 = 8;
+
+/// A head that takes more is given up as soon as it is sent: of a hundred requests at once on a connection each would be held twice.
+const LARGE_HEAD: usize = 8 << 10;
 
 /// The lane of all connections.
 pub struct DirectLane {
@@ -228,7 +232,7 @@ impl DirectLane {
                 exchange.asks(client.head().method(), text, head::body(lines));
             }
             let (process, within) = (&*self.process, target.write);
-            Run { process, client, context, upload, exchange: &mut exchange, within }.run(text, answer).await
+            Run { process, client, context, upload, exchange: &mut exchange, within }.run((lines, text), answer).await
         };
         match ended.await {
             Ok(()) => {
@@ -260,8 +264,16 @@ struct Run<'a, 'b, C> {
 
 impl<C: Client> Run<'_, '_, C> {
     /// Sends the request and passes the answer on.
-    async fn run(&mut self, request: &[u8], answer: &mut AnswerLines) -> pingora::Result<()> {
+    async fn run(
+        &mut self,
+        (lines, request): (&mut Lines, &mut Vec<u8>),
+        answer: &mut AnswerLines,
+    ) -> pingora::Result<()> {
         self.begin(request).await?;
+        // what is large is not held while the origin thinks
+        if request.capacity() > LARGE_HEAD {
+            (*lines, *request) = (Lines::default(), Vec::new());
+        }
         loop {
             self.either(|exchange, cx| exchange.poll_head(cx, answer)).await?;
             let interim = answer.status().is_informational();
