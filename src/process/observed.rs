@@ -2,7 +2,7 @@
 //!
 //! It stays in memory, as it names clients. Nothing is decided by it: what cannot be read begins anew.
 //!
-//! Sections, each for itself: [`DECISIONS`] by the policy in force, [`REFUSED`] by the limits that there were, [`HISTORY`], [`PARDONS`].
+//! Sections, each for itself: decisions by the policy in force, who was refused by the limits that there were, the history, pardons.
 
 use std::fs::File;
 use std::io::{self, BufReader};

@@ -18,7 +18,7 @@
 //! | the end | [`response::failed`], [`response::ended`] | the same |
 //!
 //! Heads stay bytes: ranges over what came, edited by the functions that edit Pingora's heads, too ([`fields`](super::fields)), and written by
-//! one writer ([`Lines`](tidegate_http::lines::Lines)). Nothing else of a head goes on.
+//! one writer ([`Lines`]). Nothing else of a head goes on.
 //!
 //! A client's side is what implements `Client`: `Http1` on a connection of its own, `Http2` on a stream. Whoever speaks a protocol to
 //! clients makes a `LaneHead` of what came, has it judged, and calls `DirectLane::request` with its own side.
