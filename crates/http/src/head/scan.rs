@@ -139,11 +139,8 @@ pub fn trimmed(bytes: &[u8], mut value: Range<usize>) -> Range<usize> {
 }
 
 /// Without the blanks and tabs around it (optional white space of RFC 9110 section 5.6.3).
-pub fn trim(mut value: &[u8]) -> &[u8] {
-    while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = value {
-        value = rest;
-    }
-    value
+pub fn trim(value: &[u8]) -> &[u8] {
+    value.get(trimmed(value, 0..value.len())).unwrap_or_default()
 }
 
 #[cfg(test)]
