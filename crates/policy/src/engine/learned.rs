@@ -21,6 +21,7 @@
 //! that asks for much has more held back for the others too. At most half of the limit, so that who has used up less always passes.
 //! A dear answer among twenty or more is no quantile and moves nothing; among fewer it is forgotten in twenty minutes at the latest.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -101,7 +102,7 @@ impl Learned {
 
 /// What another process learned, by the names of rule and route.
 #[derive(Debug, Default)]
-pub struct Remembered(Vec<(String, String, Arc<UpperQuantile>)>);
+pub struct Remembered(BTreeMap<String, BTreeMap<String, Arc<UpperQuantile>>>);
 
 impl Remembered {
     /// Reads what [`Learned::save`] wrote.
@@ -109,23 +110,23 @@ impl Remembered {
     /// # Errors
     /// A damaged stream.
     pub fn read(from: &mut Reader<'_>) -> Result<Remembered, Fault> {
-        let mut all = Vec::new();
+        let mut all: BTreeMap<String, BTreeMap<String, Arc<UpperQuantile>>> = BTreeMap::new();
         while from.number_up_to(1)? == 1 {
             let (rule, route, known) = (from.text(LONGEST_NAME)?, from.text(LONGEST_NAME)?, empty());
             known.restore(from)?;
-            all.push((rule, route, known));
+            all.entry(rule).or_default().insert(route, known);
         }
         Ok(Remembered(all))
     }
 
     /// The names of all rules that it learned something of.
     pub fn rules(&self) -> Vec<&str> {
-        self.0.iter().map(|(rule, ..)| rule.as_str()).collect()
+        self.0.keys().map(String::as_str).collect()
     }
 
     /// What it learned of the rule and the route of these names.
     pub fn get(&self, rule: &str, route: &str) -> Option<&Arc<UpperQuantile>> {
-        self.0.iter().find(|(of, on, _)| of == rule && on == route).map(|(.., known)| known)
+        self.0.get(rule)?.get(route)
     }
 }
 
