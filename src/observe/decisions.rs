@@ -163,7 +163,7 @@ impl Decisions {
             }
             to.number(0)?;
         }
-        Ok(())
+        self.budget.save(to)
     }
 
     /// Remembers what was [saved](Decisions::save) by the policy that was opened last. Returns how many decisions that are.
@@ -185,6 +185,7 @@ impl Decisions {
                 count += 1;
             }
         }
+        self.budget.restore(from)?;
         Ok(count)
     }
 

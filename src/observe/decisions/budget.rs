@@ -8,9 +8,11 @@
 //! Clients are counted in a [`MonotoneTable`], which is never too low: a collision keeps fewer decisions of a client, no
 //! flood keeps more.
 
-use std::sync::atomic::AtomicU64;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::saved::{Fault, Reader, Writer, restore_cells, save_cells};
 use crate::sketch::{Admission, Bucket, Cell, KeyHasher, Meter, MonotoneTable, Seed, monotone};
 use crate::units::{Bytes, Cost, Rate, Timestamp};
 
@@ -77,6 +79,26 @@ impl Budget {
     /// Takes `cost` slots for a decision about `client`, or says that the budget of one of the two is used up.
     pub fn take(&self, client: &[u8; 16], part: Part, cost: Cost, now: Timestamp) -> bool {
         self.taken(client, part, cost, now).unwrap_or(false)
+    }
+
+    /// Writes what limits have used: with it, what another process remembers stays as long as here.
+    ///
+    /// # Errors
+    /// What the target refuses.
+    pub fn save(&self, to: &mut Writer<'_>) -> io::Result<()> {
+        save_cells(to, self.parts.iter().map(Cell::load))
+    }
+
+    /// Goes on from what was [saved](Budget::save), by stamps of the same axis.
+    ///
+    /// # Errors
+    /// A damaged stream.
+    pub fn restore(&self, from: &mut Reader<'_>) -> Result<(), Fault> {
+        restore_cells(from, self.parts.len(), |at, used| {
+            if let Some(part) = self.parts.get(at) {
+                part.store(used, Ordering::Release);
+            }
+        })
     }
 
     fn taken(&self, client: &[u8; 16], part: Part, cost: Cost, now: Timestamp) -> Option<bool> {
