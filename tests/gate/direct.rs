@@ -34,8 +34,9 @@ impl Draw {
     }
 }
 
-const METHODS: [&str; 9] = ["GET", "GET", "GET", "HEAD", "OPTIONS", "DELETE", "POST", "POST", "PUT"];
-const PATHS: [&str; 14] = [
+pub const METHODS: [&str; 9] = ["GET", "GET", "GET", "HEAD", "OPTIONS", "DELETE", "POST", "POST", "PUT"];
+/// The last two can only be said in HTTP/1.
+pub const PATHS: [&str; 14] = [
     "/",
     "/costly/a",
     "/costly/b",
