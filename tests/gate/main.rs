@@ -97,6 +97,7 @@ mod shared_campaign;
 mod shared_limits;
 #[cfg(feature = "store")]
 mod shared_tiers;
+mod shown_commands;
 mod shutdown;
 mod sick_origins;
 mod slow_clients;

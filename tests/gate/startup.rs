@@ -161,11 +161,13 @@ fn the_lines_of_the_demo_do_what_the_readme_shows() {
         outputs[0]
     );
     assert_eq!(outputs[1].trim(), "200 200 200 200 200 429");
+    readme_lists("$ for i in 1 2 3 4 5 6; do curl ", &outputs[1]);
     assert!(
         outputs[2].starts_with("HTTP/1.1 429") && outputs[2].to_lowercase().contains("\r\nretry-after: "),
         "{}",
         outputs[2]
     );
+    readme_lists("$ curl -i ", &outputs[2]);
     // and the line that says why
     let id = Regex::new("(?i)x-tidegate-decision: (.*)\r").unwrap().captures(&outputs[2]).expect("it has an id")[1]
         .to_owned();
@@ -179,6 +181,18 @@ fn the_lines_of_the_demo_do_what_the_readme_shows() {
     readme_shows("$ tidegate explain --decision ", &id, &String::from_utf8_lossy(&output.stdout));
     gate.signal("INT");
     assert_eq!(gate.exit_status().code(), Some(0));
+}
+
+/// Asserts that each line that the README shows under a command that begins so is printed, in this order, but for what differs in every run.
+fn readme_lists(command: &str, printed: &str) {
+    let readme = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
+    let block = readme.split_once(command).expect("the README has the command").1.split("```").next().unwrap();
+    let numbers = Regex::new(r"(retry-after: |;t=)\d+|(x-tidegate-decision: )\w+").unwrap();
+    let same = |line: &str| numbers.replace_all(line.trim().to_lowercase().as_str(), "$1$2N").into_owned();
+    let mut lines = printed.lines().map(same);
+    for line in block.lines().skip(1).filter(|line| *line != "…").map(same) {
+        assert!(lines.any(|known| known == line), "the README shows `{line}`, which is not printed:\n{printed}");
+    }
 }
 
 /// Asserts that the README prints this output under a command that begins so and ends with `id`; with `UPDATE_EXPECTED` it is
