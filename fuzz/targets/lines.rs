@@ -11,8 +11,9 @@
 use std::collections::BTreeMap;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use tidegate_http::head::{HeadLimits, parse};
+use tidegate_http::head::{HeadLimits, drop_empty_port, parse_noting};
 use tidegate_http::lines::{Lines, Lookup as _};
+use tidegate_http::ranges::LineRanges;
 
 use super::cost::{self, USUAL, Work};
 use super::limits::limits;
@@ -78,30 +79,53 @@ impl<'a> Edit<'a> {
     }
 }
 
-/// The edits, a head that the gate takes, and where its fields begin.
-fn parts(data: &[u8]) -> Option<(Vec<Edit<'_>>, &[u8], usize)> {
+/// A head that the gate takes, as it is kept for the direct way: judged, its lines noted meanwhile, an empty port taken out.
+struct Taken {
+    bytes: Vec<u8>,
+    lines: LineRanges,
+    /// Where its request line begins.
+    start: usize,
+}
+
+impl Taken {
+    fn of(bytes: &[u8]) -> Option<Taken> {
+        let mut lines = LineRanges::default();
+        let head = parse_noting(bytes, &WIDE, &mut lines).ok().flatten()?;
+        let mut bytes = bytes[..head.end].to_vec();
+        if head.empty_port {
+            drop_empty_port(&mut bytes);
+        }
+        Some(Taken { bytes, lines, start: head.start })
+    }
+
+    fn lines(&self) -> Lines {
+        let mut lines = Lines::default();
+        lines.take(&self.bytes, &self.lines);
+        lines
+    }
+}
+
+/// The edits, and behind them the bytes of a head.
+fn parts(data: &[u8]) -> Option<(Vec<Edit<'_>>, &[u8])> {
     let (mut edits, mut rest) = (Vec::new(), data);
     loop {
         let end = rest.iter().position(|byte| *byte == b'\n')?;
         let (line, behind) = (&rest[..end], &rest[end + 1..]);
         rest = behind;
         if line.is_empty() {
-            break;
+            return Some((edits, rest));
         }
         edits.extend(Edit::read(line).filter(|_| edits.len() < MOST_EDITS));
     }
-    let head = parse(rest, &WIDE).ok().flatten()?;
-    let text = &rest[head.start..head.end];
-    let fields = text.iter().position(|byte| *byte == b'\n')? + 1;
-    Some((edits, text, fields))
 }
 
 /// What is measured: what a request costs that is edited and goes on.
 fn work(data: &[u8]) -> Option<Work<'_>> {
-    let (edits, head, fields) = parts(data)?;
+    let (edits, head) = parts(data)?;
+    Taken::of(head)?;
     Some(Box::new(move || {
-        let (mut lines, mut out) = (Lines::default(), Vec::new());
-        let _ = lines.read(head, fields);
+        let Some(taken) = Taken::of(head) else { return };
+        let (mut lines, mut out) = (taken.lines(), Vec::new());
         for edit in edits {
             edit.direct(&mut lines);
         }
@@ -112,10 +136,10 @@ fn work(data: &[u8]) -> Option<Work<'_>> {
 /// The target.
 pub fn lines(data: &[u8]) {
     cost::is_bounded(data, USUAL, work);
-    let Some((edits, head, start)) = parts(data) else { return };
-    let mut direct = Lines::default();
-    direct.read(head, start).expect("a head that was judged");
-    let mut framework = second_reading(head);
+    let Some((edits, head)) = parts(data) else { return };
+    let Some(taken) = Taken::of(head) else { return };
+    let mut direct = taken.lines();
+    let mut framework = second_reading(&taken.bytes[taken.start..]);
     is_same(&direct, &framework);
     for edit in edits {
         let before = written(&direct);
