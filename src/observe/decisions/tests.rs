@@ -6,6 +6,7 @@ use crate::engine::DecidedBy;
 use crate::explain::Said;
 use crate::limiter::Owed;
 use crate::policy::Mode;
+use crate::saved::Key as SavedKey;
 
 const LIMITS: usize = 3;
 const SECOND: u64 = 1_000_000_000;
@@ -112,12 +113,42 @@ fn a_thousand_clients_that_flood_a_limit_take_nothing_from_clients_of_others() {
     a_million_of(1_000, 1);
 }
 
+/// What the process remembers that takes this one's place.
+fn handed_over(decisions: &Decisions) -> Decisions {
+    let (mut stream, key, taken) = (Vec::new(), SavedKey::from_bytes(*b"a secret of ours"), self::decisions());
+    let fingerprint = decisions.books.load().books[0].fingerprint.clone();
+    let mut writer = Writer::new(&mut stream, &key).unwrap();
+    writer.begin("decisions").unwrap();
+    decisions.save(&fingerprint, &mut writer).unwrap();
+    writer.end().unwrap();
+    writer.finish().unwrap();
+    let mut stream = &stream[..];
+    let mut reader = Reader::new(&mut stream, &key).unwrap();
+    assert!(reader.begin().unwrap().is_some());
+    taken.restore(&mut reader).unwrap();
+    taken
+}
+
 #[test]
 fn what_is_kept_stays_for_ten_minutes_whoever_sends_what() {
-    let (decisions, mut ids) = (decisions(), Ids::default());
+    is_kept_for_ten_minutes(|decisions, _| decisions);
+}
+
+#[test]
+fn what_is_kept_stays_for_ten_minutes_over_upgrades() {
+    is_kept_for_ten_minutes(|decisions, number| match number % 100_000 {
+        0 => handed_over(&decisions),
+        _ => decisions,
+    });
+}
+
+/// `goes_on`: whose memory it is when the decision of this number is made.
+fn is_kept_for_ten_minutes(goes_on: impl Fn(Decisions, u64) -> Decisions) {
+    let (mut decisions, mut ids) = (decisions(), Ids::default());
     // every client is new, every limit and every other part is flooded
     let mut kept = Vec::new();
     for number in 0..400_000_u64 {
+        decisions = goes_on(decisions, number);
         let now = SECOND + number * 1_200 * SECOND / 400_000;
         let record = refusal(number, (number % 4) as usize, now);
         let record = match number % 4 {
