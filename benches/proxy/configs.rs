@@ -18,11 +18,13 @@ pub struct Process {
     pub workers: usize,
     /// Limits on the route, instead of the row's.
     pub limits: Option<usize>,
+    /// The row's limit has a table of so many MiB, and keeps it in snapshots or not.
+    pub table: Option<(usize, bool)>,
 }
 
 impl Process {
     /// One worker, and the row's limits.
-    pub const ONE: Process = Process { workers: 1, limits: None };
+    pub const ONE: Process = Process { workers: 1, limits: None, table: None };
 }
 
 /// tidegate's policy. It chooses its ports itself and says which. It looks at every request for overload, and takes no delay for one: the load
@@ -31,7 +33,15 @@ impl Process {
 pub fn tidegate(row: Row, direct: bool, process: Process, origin: SocketAddr, directory: &Path) -> String {
     let folder = directory.display();
     let mut named = String::new();
+    let mut state = String::new();
     let limits = match (process.limits, row) {
+        (None, _) if let Some((mebibytes, is_kept)) = process.table => {
+            let _ = writeln!(named, "limits: {{ clients: {{ rate: 1000/s, burst: 1000, memory: {mebibytes}MiB }} }}");
+            if is_kept {
+                state = format!(", state: {{ directory: {folder}/state, every: 1s }}");
+            }
+            "    limits: [clients]\n".to_owned()
+        }
         (Some(count), _) => {
             let names: Vec<String> = (0..count).map(|index| format!("limit{index}")).collect();
             // an empty map would have no value
@@ -74,7 +84,7 @@ pub fn tidegate(row: Row, direct: bool, process: Process, origin: SocketAddr, di
   main:
     address: \"127.0.0.1:0\"
     connections: {{ max: 20000, per_client: none, handshakes: none, requests: 1000000, idle: 1h, lifetime: none }}
-{tls}server: {{ threads: {}, direct: {}, overload: {{ delay: 10s }} }}
+{tls}server: {{ threads: {}, direct: {}, overload: {{ delay: 10s }}{state} }}
 trusted_proxies: [127.0.0.0/8]
 responses: {{ ratelimit_headers: {} }}
 {telemetry}{named}routes:

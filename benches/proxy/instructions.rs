@@ -22,7 +22,7 @@ const WARM_UP: usize = 400;
 /// Requests that are counted.
 const COUNTED: usize = 1_000;
 
-const ROWS: [Row; 4] = [Row::Plain, Row::Limited, Row::Full, Row::Refused];
+const ROWS: [Row; 6] = [Row::Plain, Row::Limited, Row::Full, Row::Refused, Row::RefusedEach, Row::Http2];
 
 /// What one request takes.
 #[derive(Debug, Clone, Copy, Default)]

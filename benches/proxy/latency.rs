@@ -22,7 +22,7 @@ use crate::rows::{Kind, OURS, Row, Subject};
 use crate::site::{Site, Start};
 
 /// Requests a second.
-const RATE: u64 = 10_000;
+pub const RATE: u64 = 10_000;
 const SLICE: Duration = Duration::from_millis(1_500);
 const CONNECTIONS: usize = 64;
 /// Not counted: the beginning of each slice.
@@ -40,7 +40,8 @@ impl Histogram {
         *self.0.entry((micros.max(1.0).log2() * Histogram::STEPS) as u32).or_default() += 1;
     }
 
-    fn add(&mut self, other: &Histogram) {
+    /// Adds those of another.
+    pub fn add(&mut self, other: &Histogram) {
         for (step, count) in &other.0 {
             *self.0.entry(*step).or_default() += count;
         }
@@ -57,7 +58,7 @@ impl Histogram {
     }
 
     /// Below this are so many of all, in microseconds.
-    fn quantile(&self, share: f64) -> f64 {
+    pub fn quantile(&self, share: f64) -> f64 {
         let wanted = self.count() as f64 * share;
         let mut below = 0.0;
         for (step, count) in &self.0 {
@@ -68,6 +69,13 @@ impl Histogram {
             below += count;
         }
         0.0
+    }
+
+    /// Of one slice at this server.
+    pub fn of(site: &Site, server: SocketAddr) -> io::Result<Histogram> {
+        let output = site.ours().args(["pace", &server.to_string()]).stderr(Stdio::inherit()).output()?;
+        let slice = Histogram::parse(&String::from_utf8_lossy(&output.stdout));
+        slice.filter(|slice| slice.count() > 0).ok_or_else(|| io::Error::other("no latencies"))
     }
 
     fn line(&self) -> String {
@@ -173,10 +181,7 @@ pub fn run(site: &Site, proxies: Layout, kinds: &[Kind], rounds: usize, picture:
     let mut found: Vec<Histogram> = vec![Histogram::default(); servers.len()];
     for round in 0..=rounds {
         for (histogram, (name, address, _)) in found.iter_mut().zip(&servers) {
-            let output = site.ours().args(["pace", &address.to_string()]).stderr(Stdio::inherit()).output()?;
-            let said = String::from_utf8_lossy(&output.stdout);
-            let slice = Histogram::parse(&said).filter(|slice| slice.count() > 0);
-            let slice = slice.ok_or_else(|| io::Error::other(format!("{name}: no latencies")))?;
+            let slice = Histogram::of(site, *address).map_err(|error| io::Error::other(format!("{name}: {error}")))?;
             // the first is to warm up
             if round > 0 {
                 histogram.add(&slice);

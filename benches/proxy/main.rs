@@ -7,6 +7,7 @@
 //! | `latency` | latency at a constant 10,000 a second |
 //! | `memory` | resident memory: at start, of idle connections, by limits, after a crowd |
 //! | `workers` | what more workers bring |
+//! | `snapshots` | what it costs to keep the state of limits, and what requests notice of it |
 //!
 //! CPU time is each process's own, from the scheduler's accounting of all its threads, so that neither origin nor load nor
 //! neighbours are in it. A neighbour still costs everybody caches and bandwidth: the proxies take turns in short slices,
@@ -36,6 +37,7 @@ mod ratios;
 mod report;
 mod rows;
 mod site;
+mod snapshots;
 mod workers;
 
 use std::io;
@@ -80,7 +82,7 @@ fn main() -> ExitCode {
     }
 }
 
-const PARTS: [&str; 5] = ["ratios", "instructions", "latency", "memory", "workers"];
+const PARTS: [&str; 6] = ["ratios", "instructions", "latency", "memory", "workers", "snapshots"];
 
 struct Options {
     rounds: usize,
@@ -169,14 +171,17 @@ fn run(options: &Options) -> io::Result<()> {
     if wants("instructions") {
         instructions::run(&site, layout, rows, &kinds, options.dumps.as_deref())?;
     }
-    if wants("latency") {
+    for part in ["latency", "snapshots"].into_iter().filter(|part| wants(part)) {
         let other = Layout::find(options.cpu + 1);
         if layout == Layout::Unpinned || other == Layout::Unpinned {
-            println!("\nlatency: skipped, as it needs two CPUs and `taskset`");
-        } else {
-            let rounds = if options.quick { 1 } else { 6 };
-            let apart = Site::new(other)?;
-            latency::run(&apart, layout, &kinds, rounds, options.picture.as_deref())?;
+            println!("\n{part}: skipped, as it needs two CPUs and `taskset`");
+            continue;
+        }
+        let rounds = if options.quick { 1 } else { 6 };
+        let apart = Site::new(other)?;
+        match part {
+            "latency" => latency::run(&apart, layout, &kinds, rounds, options.picture.as_deref())?,
+            _ => snapshots::run(&apart, layout, rounds)?,
         }
     }
     if wants("memory") {

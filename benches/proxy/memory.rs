@@ -4,6 +4,8 @@ use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Resource, getrlimit};
+
 use crate::configs::Process;
 use crate::plan::Plan;
 use crate::process::Layout;
@@ -20,7 +22,10 @@ const MIB: f64 = (1 << 20) as f64;
 
 /// Measures, and prints the table.
 pub fn run(site: &Site, layout: Layout, kinds: &[Kind], crowd: Option<usize>) -> io::Result<()> {
-    let crowd = crowd.unwrap_or(CROWD);
+    // of the descriptors that it may have, tidegate keeps half for origins
+    let descriptors = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX) / 2;
+    let fit = usize::try_from(descriptors).unwrap_or(usize::MAX).saturating_sub(1_000);
+    let crowd = crowd.unwrap_or(CROWD).min(fit);
     println!("\n| memory | at start, MiB | each of {crowd} idle connections, KB | after they have gone, MiB |");
     println!("|---|---|---|---|");
     let mut ours = None;
@@ -51,7 +56,7 @@ pub fn run(site: &Site, layout: Layout, kinds: &[Kind], crowd: Option<usize>) ->
 }
 
 fn start(site: &Site, layout: Layout, kind: Kind, limits: Option<usize>) -> io::Result<Option<Proxy>> {
-    let process = Process { workers: 1, limits };
+    let process = Process { limits, ..Process::ONE };
     site.start(Subject { row: Row::Plain, kind }, Start { layout, process, under: &[] })
 }
 

@@ -86,7 +86,8 @@ impl Site {
     /// Starts the subject and waits until it takes connections and forwards as all do. `None`: its program is not there.
     pub fn start(&self, subject: Subject, start: Start<'_>) -> io::Result<Option<Proxy>> {
         let Subject { row, kind } = subject;
-        let folder = format!("{}-{}", row.word(), kind.name().replace([' ', ',', ':'], ""));
+        let kept = if start.process.table.is_some_and(|(_, is_kept)| is_kept) { "-kept" } else { "" };
+        let folder = format!("{}-{}{kept}", row.word(), kind.name().replace([' ', ',', ':'], ""));
         let directory = self.directory.join(folder);
         fs::create_dir_all(&directory)?;
         let (listen, origin, process) = (free_address()?, self.origin, start.process);

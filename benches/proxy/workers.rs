@@ -32,7 +32,7 @@ pub fn run(site: &Site, kinds: &[Kind], rounds: usize) -> io::Result<()> {
     let mut all = Vec::new();
     for kind in kinds.iter().filter(|kind| kind.does(Row::Limited)) {
         for workers in &counts {
-            let process = Process { workers: *workers, limits: None };
+            let process = Process { workers: *workers, ..Process::ONE };
             let start = Start { layout: Layout::Unpinned, process, under: &[] };
             let Some(proxy) = site.start(Subject { row: Row::Limited, kind: *kind }, start)? else { continue };
             let loads =
