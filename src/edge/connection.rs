@@ -9,12 +9,12 @@
 //! What the client did wrong here is counted and answered, never logged line by line: it is the client who decides how
 //! often it happens.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::BytesMut;
-use pingora::apps::HttpServerApp;
+use pingora::apps::{HttpPersistentSettings, HttpServerApp};
 use pingora::protocols::IO;
 use pingora::protocols::http::ServerSession;
 use pingora::server::ShutdownWatch;
@@ -30,92 +30,105 @@ use tidegate_http::head::Body;
 
 /// Serves a connection in HTTP/1 until it ends. `first` are bytes of it that have been read already, `begun` is when it began. `direct`
 /// serves what it can.
-pub async fn serve<A, S>(
-    (app, direct): (&Arc<A>, Option<&dyn Direct<S>>),
+///
+/// What it begins with is made outside of the future, and what is rare or at the end stands in boxes: so that a connection that waits for
+/// its next request has room for nothing else.
+pub fn serve<'a, A, S>(
+    (app, direct): (&'a Arc<A>, Option<&'a dyn Direct<S>>),
     transport: S,
     first: BytesMut,
     begun: Instant,
-    info: Arc<ConnectionInfo>,
-    edge: &Arc<Edge>,
-    shutdown: &ShutdownWatch,
-) where
+    info: &'a Arc<ConnectionInfo>,
+    edge: &'a Arc<Edge>,
+    shutdown: &'a ShutdownWatch,
+) -> impl Future<Output = ()> + Send + 'a
+where
     A: HttpServerApp + Send + Sync + 'static,
     S: IO + 'static,
 {
-    let limits = &edge.limits;
-    let (stream, mut home) = EdgeStream::new(Wire::new(transport, first, Arc::clone(&info), edge.clone()));
+    let (stream, mut home) = EdgeStream::new(Wire::new(transport, first, Arc::clone(info), edge.clone()));
     let mut stream = Box::new(stream);
     let mut connection = Connection::new(begun, edge, shutdown);
-    let mut settings = None;
+    let mut settings: Option<Box<HttpPersistentSettings>> = None;
     // A flood comes on fresh connections, or goes on after a refusal. All others are judged in their session: reading the fields
     // here, too, would be dear for a request that is forwarded.
     let mut judge_here = direct.is_none();
-    loop {
-        let Some(wire) = stream.wire() else { return };
-        let mut requests = connection.requests(wire, edge, shutdown);
-        let left = match direct {
-            Some(direct) => direct.serve(requests).await,
-            None => requests.next().await.map_or_else(|left| left, |head| Left::Request(head, None)),
-        };
-        let (head, mut evaluation) = match left {
-            Left::Request(head, evaluation) => (head, evaluation),
-            Left::Close => return close(wire, limits).await,
-            Left::Linger => return linger(wire, limits).await,
-            Left::Nothing => return,
-        };
-        let more = connection.more(&head, edge);
-        connection.begin();
-        // a refusal here costs less than half of one in a session of Pingora's
-        if judge_here && head.body == Body::None && !head.upgrade {
-            let stay = more > 0 && !*shutdown.borrow();
-            match edge.events.judge(&head, wire.inbox(), &info, stay) {
-                HeadVerdict::Forward(decision) => evaluation = decision,
-                HeadVerdict::Answer { bytes, stay: wanted } => {
-                    wire.begin(&head);
-                    wire.put(&bytes);
-                    if !(stay && wanted) {
-                        // a client that has said that this is its last request sends nothing more
-                        return if head.keep_alive { linger(wire, limits).await } else { close(wire, limits).await };
+    async move {
+        let limits = &edge.limits;
+        loop {
+            let Some(wire) = stream.wire() else { return };
+            let mut requests = connection.requests(wire, edge, shutdown);
+            let left = match direct {
+                Some(direct) => direct.serve(requests).await,
+                None => Box::pin(requests.next()).await.map_or_else(|left| left, |head| Left::Request(head, None)),
+            };
+            let (head, mut evaluation) = match left {
+                Left::Request(head, evaluation) => (head, evaluation),
+                ended => return Box::pin(end(wire, limits, ended)).await,
+            };
+            let more = connection.more(&head, edge);
+            connection.begin();
+            // a refusal here costs less than half of one in a session of Pingora's
+            if judge_here && head.body == Body::None && !head.upgrade {
+                let stay = more > 0 && !*shutdown.borrow();
+                match edge.events.judge(&head, wire.inbox(), info, stay) {
+                    HeadVerdict::Forward(decision) => evaluation = decision,
+                    HeadVerdict::Answer { bytes, stay: wanted } => {
+                        wire.begin(&head);
+                        wire.put(&bytes);
+                        if !(stay && wanted) {
+                            // a client that has said that this is its last request sends nothing more
+                            let left = if head.keep_alive { Left::Linger } else { Left::Close };
+                            return Box::pin(end(wire, limits, left)).await;
+                        }
+                        if poll_fn(|cx| wire.poll_flush(cx)).await.is_err() {
+                            return;
+                        }
+                        continue;
                     }
-                    if poll_fn(|cx| wire.poll_flush(cx)).await.is_err() {
-                        return;
+                }
+            }
+            let prefix = wire.begin(&head);
+            let kept = settings.take();
+            let served = Box::pin(async move {
+                let mut session = ServerSession::new_http1(stream);
+                if let Some(kept) = kept {
+                    kept.apply_to_session(&mut session);
+                }
+                // Pingora reads the first `Connection` field only
+                session.set_keepalive_reuses_remaining(Some(more));
+                session.set_pipelined_prefix(prefix);
+                session.set_connection_user_context(evaluation);
+                app.process_new_http(session, shutdown).await
+            });
+            match served.await {
+                Some(reused) => {
+                    let (returned, kept) = reused.consume();
+                    let Ok(returned) = returned.into_any().downcast::<EdgeStream<S>>() else { return };
+                    stream = returned;
+                    settings = kept.map(Box::new);
+                    match stream.wire() {
+                        Some(wire) if wire.is_between_requests() => judge_here = direct.is_none() && wire.was_refused(),
+                        // Pingora and we disagree about where the request ends: nothing on this connection can be trusted
+                        Some(wire) => return Box::pin(linger(wire, limits)).await,
+                        None => return,
                     }
-                    continue;
+                }
+                None => {
+                    let Ok(mut wire) = home.try_recv() else { return };
+                    return Box::pin(close(&mut wire, limits)).await;
                 }
             }
         }
-        let prefix = wire.begin(&head);
-        let kept = settings.take();
-        // in a box, as the session would be most of what a connection holds while it waits
-        let served = Box::pin(async move {
-            let mut session = ServerSession::new_http1(stream);
-            if let Some(kept) = kept {
-                pingora::apps::HttpPersistentSettings::apply_to_session(kept, &mut session);
-            }
-            // Pingora reads the first `Connection` field only
-            session.set_keepalive_reuses_remaining(Some(more));
-            session.set_pipelined_prefix(prefix);
-            session.set_connection_user_context(evaluation);
-            app.process_new_http(session, shutdown).await
-        });
-        match served.await {
-            Some(reused) => {
-                let (returned, kept) = reused.consume();
-                let Ok(returned) = returned.into_any().downcast::<EdgeStream<S>>() else { return };
-                stream = returned;
-                settings = kept;
-                match stream.wire() {
-                    Some(wire) if wire.is_between_requests() => judge_here = direct.is_none() && wire.was_refused(),
-                    // Pingora and we disagree about where the request ends: nothing on this connection can be trusted
-                    Some(wire) => return linger(wire, limits).await,
-                    None => return,
-                }
-            }
-            None => {
-                let Ok(mut wire) = home.try_recv() else { return };
-                return close(&mut wire, limits).await;
-            }
-        }
+    }
+}
+
+/// Ends a connection of which this is left, no request of it.
+async fn end<S: IO>(wire: &mut Wire<S>, limits: &ConnectionLimits, left: Left) {
+    match left {
+        Left::Close => close(wire, limits).await,
+        Left::Linger => linger(wire, limits).await,
+        Left::Request(..) | Left::Nothing => {}
     }
 }
 

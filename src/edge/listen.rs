@@ -134,10 +134,7 @@ where
         let (servers, edge, watch) = (servers.clone(), edge.clone(), watch.clone());
         let guard = connections.enter(&edge);
         let accepted = Instant::now();
-        tokio::spawn(async move {
-            let _guard = guard;
-            accept::serve(&servers, stream, (peer, accepted), entry, &edge, &watch).await;
-        });
+        tokio::spawn(accept::serve(guard, servers, stream, (peer, accepted), entry, edge, watch));
     };
     let stopping = async {
         // a vanished sender means that the process is past stopping

@@ -432,15 +432,16 @@ impl<S: IO> Wire<S> {
 /// The handle to a [`Wire`] that Pingora reads from, writes to and drops.
 pub struct EdgeStream<S> {
     /// Present until the handle is dropped.
-    wire: Option<Wire<S>>,
-    home: Option<oneshot::Sender<Wire<S>>>,
+    wire: Option<Box<Wire<S>>>,
+    home: Option<oneshot::Sender<Box<Wire<S>>>>,
 }
 
 impl<S: IO> EdgeStream<S> {
     /// The handle, and where the wire arrives when the handle is dropped.
-    pub fn new(wire: Wire<S>) -> (EdgeStream<S>, oneshot::Receiver<Wire<S>>) {
+    pub fn new(wire: Wire<S>) -> (EdgeStream<S>, oneshot::Receiver<Box<Wire<S>>>) {
+        // in a box, so that only a pointer goes home
         let (home, arrivals) = oneshot::channel();
-        (EdgeStream { wire: Some(wire), home: Some(home) }, arrivals)
+        (EdgeStream { wire: Some(Box::new(wire)), home: Some(home) }, arrivals)
     }
 
     /// The client's side of the present request.
@@ -469,7 +470,7 @@ impl<S: IO> EdgeStream<S> {
 
     /// The wire.
     pub fn wire(&mut self) -> Option<&mut Wire<S>> {
-        self.wire.as_mut()
+        self.wire.as_deref_mut()
     }
 }
 

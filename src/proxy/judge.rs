@@ -99,7 +99,7 @@ pub fn in_session(
     process: &Process,
     session: &mut impl Downstream,
     context: &mut RequestContext,
-) -> pingora::Result<Option<Answer>> {
+) -> pingora::Result<Option<Box<Answer>>> {
     let info = connection_info(session).cloned();
     let (info, head) = (info.as_deref(), session.head_mut());
     if context.evaluation.is_some() {
@@ -119,7 +119,7 @@ pub fn judge(
     info: Option<&ConnectionInfo>,
     head: &mut impl RequestHead,
     context: &mut RequestContext,
-) -> pingora::Result<Option<Answer>> {
+) -> pingora::Result<Option<Box<Answer>>> {
     context.started = process.clock.now();
     context.listener = info.map_or(0, |info| info.listener);
     context.conveyed = info.is_some_and(|info| info.conveyed);
@@ -133,7 +133,7 @@ pub fn judge(
     if denied.is_none()
         && let Some(answer) = redirect::answer(process, context, &request, || head.form())
     {
-        return Ok(Some(answer));
+        return Ok(Some(Box::new(answer)));
     }
     let arrival = Arrival { id: DecisionId(roll()), at: context.started, dice: roll() };
     let evaluation = context.evaluation.insert(Evaluation::new(arrival));

@@ -29,36 +29,38 @@ pub async fn judged(
     process: &Process,
     session: &mut impl Downstream,
     context: &mut RequestContext,
-    redirected: Option<Answer>,
+    redirected: Option<Box<Answer>>,
 ) -> pingora::Result<bool> {
     let next = match redirected {
-        Some(answer) => Next::Answer(answer),
+        Some(answer) => Next::Answer(*answer),
         None => admission::admit(process, session, context).await?,
     };
-    conclude(process, session, context, next).await
+    if process.draining() {
+        session.leave();
+    }
+    if matches!(next, Next::Forward) {
+        forward::begin(process, session, context);
+        return Ok(false);
+    }
+    // in a box, so that a request that is forwarded has no room for an answer of ours
+    Box::pin(answer(process, session, context, next)).await?;
+    Ok(true)
 }
 
-async fn conclude(
+async fn answer(
     process: &Process,
     session: &mut impl Downstream,
     context: &mut RequestContext,
     next: Next,
-) -> pingora::Result<bool> {
-    if process.draining() {
-        session.leave();
-    }
+) -> pingora::Result<()> {
     match next {
-        Next::Forward => {
-            forward::begin(process, session, context);
-            return Ok(false);
-        }
-        Next::Respond => reply::fixed(session, context, &process.clock).await?,
-        Next::Refuse(refusal) => reply::refusal(session, context, refusal).await?,
+        Next::Forward => Ok(()),
+        Next::Respond => reply::fixed(session, context, &process.clock).await,
+        Next::Refuse(refusal) => reply::refusal(session, context, refusal).await,
         Next::Fault(fault) => {
             context.fault = Some(fault);
-            reply::fault(session, context, fault).await?;
+            reply::fault(session, context, fault).await
         }
-        Next::Answer(answer) => reply::send(session, answer).await?,
+        Next::Answer(answer) => reply::send(session, answer).await,
     }
-    Ok(true)
 }

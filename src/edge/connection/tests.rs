@@ -169,7 +169,7 @@ impl Gate {
         let (app, edge, shutdown) = (self.app.clone(), self.edge.clone(), self.stop.subscribe());
         let serving = async move {
             let info = Arc::new(ConnectionInfo::new(0, None));
-            serve((&app, None), server, BytesMut::new(), Instant::now(), info, &edge, &shutdown).await;
+            serve((&app, None), server, BytesMut::new(), Instant::now(), &info, &edge, &shutdown).await;
         };
         (client, tokio::spawn(serving))
     }

@@ -19,7 +19,7 @@ use super::{EdgeStream, Wire};
 
 impl<S: IO> EdgeStream<S> {
     fn open(&mut self) -> io::Result<&mut Wire<S>> {
-        self.wire.as_mut().ok_or_else(|| io::ErrorKind::NotConnected.into())
+        self.wire.as_deref_mut().ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
     pub(super) fn transport(&self) -> Option<&S> {

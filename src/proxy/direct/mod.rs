@@ -47,7 +47,7 @@ use self::scratch::{OriginSide, Scratch};
 use self::upload::Upload;
 use super::context::RequestContext;
 use super::fields::{Fields, Name};
-use super::forward;
+use super::forward::{self, Target};
 use super::judge::{self, AtHead};
 use super::request_view::RequestHead as _;
 use super::{attempts, observe, outcome, response};
@@ -159,7 +159,7 @@ impl DirectLane {
         &self,
         client: &mut impl Client,
         context: &mut RequestContext,
-        redirected: Option<Answer>,
+        redirected: Option<Box<Answer>>,
         side: (&mut OriginSide, &mut Alarm),
     ) {
         let process = &*self.process;
@@ -199,13 +199,13 @@ impl DirectLane {
         (side, alarm): (&mut OriginSide, &mut Alarm),
     ) -> pingora::Result<()> {
         let clock = &self.process.clock;
-        let target = forward::attempt(&self.process, client, context)?;
+        let Target { way, address, connect, read, write, idle } = forward::attempt(&self.process, client, context)?;
         let mut now = Instant::now();
-        let kept = context.attempt.as_ref().and_then(|attempt| attempt.kept().take(target.way.key(), now));
+        let kept = context.attempt.as_ref().and_then(|attempt| attempt.kept().take(way.key(), now));
         let (stream, reused) = match kept {
             Some(stream) => (stream, true),
             // what is rare stands in a box of its own, so that every request's is small
-            None => match Box::pin(connector::open(Arc::clone(&target.way), target.address, target.connect)).await {
+            None => match Box::pin(connector::open(way, address, connect)).await {
                 Ok(stream) => {
                     now = Instant::now();
                     (Box::new(stream), false)
@@ -220,7 +220,7 @@ impl DirectLane {
         };
         observe::connected(context, reused);
         let OriginSide { lines, text, upload, answer, buffers } = side;
-        let mut exchange = Exchange::new(stream, (now, target.read), (buffers, alarm));
+        let mut exchange = Exchange::new(stream, (now, read), (buffers, alarm));
         let ended = async {
             client.head().travels_on(lines)?;
             forward::head(client, lines, context)?;
@@ -231,13 +231,13 @@ impl DirectLane {
             if reused {
                 exchange.asks(client.head().method(), text, head::body(lines));
             }
-            let (process, within) = (&*self.process, target.write);
+            let (process, within) = (&*self.process, write);
             Run { process, client, context, upload, exchange: &mut exchange, within }.run((lines, text), answer).await
         };
         match ended.await {
             Ok(()) => {
                 if let (Some(attempt), Some(stream)) = (&context.attempt, exchange.kept()) {
-                    attempt.kept().put(stream, target.idle);
+                    attempt.kept().put(stream, idle);
                 }
                 Ok(())
             }
