@@ -18,6 +18,7 @@ use super::h2::direct::DirectStreams;
 use super::h2::preface::{Beginning, look};
 use super::proxy_protocol::{NoHeader, Peekable, take};
 use super::requests::Servers;
+use super::tls::acceptor::Acceptor;
 use super::tls::handshake::handshake;
 use super::transport::Transport;
 use crate::system::socket::Socket;
@@ -55,7 +56,15 @@ where
                 }
             }
         }
-        let Some((transport, info)) = secured(Transport::accepted(stream, peer), info, &edge).await else { return };
+        let mut transport = Transport::accepted(stream, peer);
+        if let Some(acceptor) = &edge.tls {
+            // in a box, as above
+            match Box::pin(secured(acceptor, transport, info, &edge)).await {
+                Some(secured) => (transport, info) = secured,
+                None => return,
+            }
+        }
+        let info = Arc::new(info);
         let begun = Instant::now();
         let Some((transport, first, is_http2)) = spoken(transport, &info, begun, &edge).await else { return };
         // What a connection does not come to has no room in what is kept for each: that of HTTP/2 would be most of it.
@@ -126,14 +135,17 @@ async fn named(
     None
 }
 
-/// Does the TLS handshake, if the listener has TLS. `None`: it failed, and is counted.
-async fn secured(transport: Transport, info: ConnectionInfo, edge: &Edge) -> Option<(Transport, Arc<ConnectionInfo>)> {
-    let Some(acceptor) = &edge.tls else { return Some((transport, Arc::new(info))) };
-    // in a box, as below
-    match Box::pin(handshake(acceptor, transport, edge.limits.handshake_deadline)).await {
+/// Does the TLS handshake. `None`: it failed, and is counted.
+async fn secured(
+    acceptor: &Acceptor,
+    transport: Transport,
+    info: ConnectionInfo,
+    edge: &Edge,
+) -> Option<(Transport, ConnectionInfo)> {
+    match handshake(acceptor, transport, edge.limits.handshake_deadline).await {
         Ok((stream, secure)) => {
             edge.events.handshake(&secure);
-            Some((Transport::secured(stream), Arc::new(info.with_secure(Some(secure)))))
+            Some((Transport::secured(stream), info.with_secure(Some(secure))))
         }
         Err((fault, transport)) => {
             edge.events.handshake_failed(fault, info.peer, transport.is_some_and(|transport| !transport.was_heard()));

@@ -9,6 +9,7 @@
 //! What the client did wrong here is counted and answered, never logged line by line: it is the client who decides how
 //! often it happens.
 
+use std::any::Any;
 use std::future::{Future, poll_fn};
 use std::sync::Arc;
 use std::task::Poll;
@@ -18,6 +19,7 @@ use pingora::apps::{HttpPersistentSettings, HttpServerApp};
 use pingora::protocols::IO;
 use pingora::protocols::http::ServerSession;
 use pingora::server::ShutdownWatch;
+use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
 use super::common::{Edge, HeadVerdict};
@@ -26,7 +28,7 @@ use super::limits::ConnectionLimits;
 use super::requests::{Connection, Direct, Left};
 use super::stream::{EdgeStream, Wire};
 use tidegate_http::fault::HeadFault;
-use tidegate_http::head::Body;
+use tidegate_http::head::{Body, Head};
 
 /// Serves a connection in HTTP/1 until it ends. `first` are bytes of it that have been read already, `begun` is when it began. `direct`
 /// serves what it can.
@@ -46,80 +48,105 @@ where
     A: HttpServerApp + Send + Sync + 'static,
     S: IO + 'static,
 {
-    let (stream, mut home) = EdgeStream::new(Wire::new(transport, first, Arc::clone(info), edge.clone()));
-    let mut stream = Box::new(stream);
+    let (stream, home) = EdgeStream::new(Wire::new(transport, first, Arc::clone(info), edge.clone()));
+    let mut framework = Framework { app, stream: Box::new(stream), home, judges: direct.is_none(), settings: None };
     let mut connection = Connection::new(begun, edge, shutdown);
-    let mut settings: Option<Box<HttpPersistentSettings>> = None;
-    // A flood comes on fresh connections, or goes on after a refusal. All others are judged in their session: reading the fields
-    // here, too, would be dear for a request that is forwarded.
-    let mut judge_here = direct.is_none();
     async move {
         let limits = &edge.limits;
         loop {
-            let Some(wire) = stream.wire() else { return };
+            let Some(wire) = framework.stream.wire() else { return };
             let mut requests = connection.requests(wire, edge, shutdown);
             let left = match direct {
                 Some(direct) => direct.serve(requests).await,
                 None => Box::pin(requests.next()).await.map_or_else(|left| left, |head| Left::Request(head, None)),
             };
-            let (head, mut evaluation) = match left {
-                Left::Request(head, evaluation) => (head, evaluation),
+            let served = match left {
+                Left::Request(head, evaluation) => {
+                    Box::pin(framework.serve(&mut connection, (head, evaluation), edge, shutdown, direct.is_none()))
+                        .await
+                }
                 ended => return Box::pin(end(wire, limits, ended)).await,
             };
-            let more = connection.more(&head, edge);
-            connection.begin();
-            // a refusal here costs less than half of one in a session of Pingora's
-            if judge_here && head.body == Body::None && !head.upgrade {
-                let stay = more > 0 && !*shutdown.borrow();
-                match edge.events.judge(&head, wire.inbox(), info, stay) {
-                    HeadVerdict::Forward(decision) => evaluation = decision,
-                    HeadVerdict::Answer { bytes, stay: wanted } => {
-                        wire.begin(&head);
-                        wire.put(&bytes);
-                        if !(stay && wanted) {
-                            // a client that has said that this is its last request sends nothing more
-                            let left = if head.keep_alive { Left::Linger } else { Left::Close };
-                            return Box::pin(end(wire, limits, left)).await;
-                        }
-                        if poll_fn(|cx| wire.poll_flush(cx)).await.is_err() {
-                            return;
-                        }
-                        continue;
-                    }
-                }
+            match served {
+                Some(served) => framework = served,
+                None => return,
             }
-            let prefix = wire.begin(&head);
-            let kept = settings.take();
-            let served = Box::pin(async move {
-                let mut session = ServerSession::new_http1(stream);
-                if let Some(kept) = kept {
-                    kept.apply_to_session(&mut session);
-                }
-                // Pingora reads the first `Connection` field only
-                session.set_keepalive_reuses_remaining(Some(more));
-                session.set_pipelined_prefix(prefix);
-                session.set_connection_user_context(evaluation);
-                app.process_new_http(session, shutdown).await
-            });
-            match served.await {
-                Some(reused) => {
-                    let (returned, kept) = reused.consume();
-                    let Ok(returned) = returned.into_any().downcast::<EdgeStream<S>>() else { return };
-                    stream = returned;
-                    settings = kept.map(Box::new);
-                    match stream.wire() {
-                        Some(wire) if wire.is_between_requests() => judge_here = direct.is_none() && wire.was_refused(),
-                        // Pingora and we disagree about where the request ends: nothing on this connection can be trusted
-                        Some(wire) => return Box::pin(linger(wire, limits)).await,
-                        None => return,
+        }
+    }
+}
+
+/// The connection for requests that go through Pingora.
+struct Framework<'a, A, S> {
+    app: &'a Arc<A>,
+    stream: Box<EdgeStream<S>>,
+    home: oneshot::Receiver<Box<Wire<S>>>,
+    /// The next request is judged here, before its session. A flood comes on fresh connections, or goes on after a refusal. All others are
+    /// judged in their session: reading the fields here, too, would be dear for a request that is forwarded.
+    judges: bool,
+    settings: Option<Box<HttpPersistentSettings>>,
+}
+
+impl<A, S> Framework<'_, A, S>
+where
+    A: HttpServerApp + Send + Sync + 'static,
+    S: IO + 'static,
+{
+    /// Serves the request with this head, and with the decision about it, if it was judged. `None`: the connection has ended. `judges`: the
+    /// next request is judged here if this one is refused.
+    async fn serve(
+        mut self,
+        connection: &mut Connection,
+        (head, mut evaluation): (Head, Option<Box<dyn Any + Send + Sync>>),
+        edge: &Edge,
+        shutdown: &ShutdownWatch,
+        judges: bool,
+    ) -> Option<Self> {
+        let limits = &edge.limits;
+        let wire = self.stream.wire()?;
+        let more = connection.more(&head, edge);
+        connection.begin();
+        // a refusal here costs less than half of one in a session of Pingora's
+        if self.judges && head.body == Body::None && !head.upgrade {
+            let stay = more > 0 && !*shutdown.borrow();
+            let info = Arc::clone(&wire.client().info);
+            match edge.events.judge(&head, wire.inbox(), &info, stay) {
+                HeadVerdict::Forward(decision) => evaluation = decision,
+                HeadVerdict::Answer { bytes, stay: wanted } => {
+                    wire.begin(&head);
+                    wire.put(&bytes);
+                    if !(stay && wanted) {
+                        // a client that has said that this is its last request sends nothing more
+                        end(wire, limits, if head.keep_alive { Left::Linger } else { Left::Close }).await;
+                        return None;
                     }
-                }
-                None => {
-                    let Ok(mut wire) = home.try_recv() else { return };
-                    return Box::pin(close(&mut wire, limits)).await;
+                    return poll_fn(|cx| wire.poll_flush(cx)).await.is_ok().then_some(self);
                 }
             }
         }
+        let prefix = wire.begin(&head);
+        let mut session = ServerSession::new_http1(self.stream);
+        if let Some(kept) = self.settings {
+            kept.apply_to_session(&mut session);
+        }
+        // Pingora reads the first `Connection` field only
+        session.set_keepalive_reuses_remaining(Some(more));
+        session.set_pipelined_prefix(prefix);
+        session.set_connection_user_context(evaluation);
+        let Some(reused) = self.app.process_new_http(session, shutdown).await else {
+            let mut wire = self.home.try_recv().ok()?;
+            close(&mut wire, limits).await;
+            return None;
+        };
+        let (returned, kept) = reused.consume();
+        let mut stream = returned.into_any().downcast::<EdgeStream<S>>().ok()?;
+        let wire = stream.wire()?;
+        if !wire.is_between_requests() {
+            // Pingora and we disagree about where the request ends: nothing on this connection can be trusted
+            linger(wire, limits).await;
+            return None;
+        }
+        let judges = judges && wire.was_refused();
+        Some(Framework { stream, judges, settings: kept.map(Box::new), ..self })
     }
 }
 

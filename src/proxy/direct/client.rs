@@ -124,20 +124,27 @@ impl<'a> Http1<'a> {
         }
     }
 
-    /// Whether the connection serves another request behind this one. Reads what is left of a small body for that.
-    pub async fn stays(&mut self) -> bool {
-        if self.stays && self.drains && !self.wire.is_between_requests() {
-            let mut thrown = BytesMut::new();
-            let drained = poll_fn(|cx| -> Poll<pingora::Result<()>> {
-                while !self.wire.is_between_requests() {
-                    thrown.clear();
-                    ready!(self.poll_body(cx, &mut thrown))?;
-                }
-                Poll::Ready(Ok(()))
-            });
-            // what is not read then is found below
-            let _ = timeout(DRAINING, drained).await;
-        }
+    /// Whether what is left of a small body is to be read before the connection serves another request.
+    pub fn drains(&self) -> bool {
+        self.stays && self.drains && !self.wire.is_between_requests()
+    }
+
+    /// Reads that.
+    pub async fn drain(&mut self) {
+        let mut thrown = BytesMut::new();
+        let drained = poll_fn(|cx| -> Poll<pingora::Result<()>> {
+            while !self.wire.is_between_requests() {
+                thrown.clear();
+                ready!(self.poll_body(cx, &mut thrown))?;
+            }
+            Poll::Ready(Ok(()))
+        });
+        // what is not read then is found by [`Http1::stays`]
+        let _ = timeout(DRAINING, drained).await;
+    }
+
+    /// Whether the connection serves another request behind this one.
+    pub fn stays(&self) -> bool {
         self.stays && self.wire.is_between_requests()
     }
 

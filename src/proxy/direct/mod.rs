@@ -78,6 +78,8 @@ pub struct DirectLane {
 enum Next {
     /// The next one.
     Another,
+    /// The request itself, which is for somebody else, with the decision about it, if it was judged.
+    Request(Option<Box<dyn Any + Send + Sync>>),
     /// Nothing of ours.
     Left(Left),
 }
@@ -99,31 +101,33 @@ impl DirectLane {
                 return Left::Request(head, None);
             }
             let mut scratch = Scratch::take();
-            let next = self.next(&mut requests, head, &mut scratch).await;
+            let next = self.next(&mut requests, &head, &mut scratch).await;
             scratch.put();
-            if let Next::Left(left) = next {
-                return left;
+            match next {
+                Next::Another => {}
+                Next::Request(context) => return Left::Request(head, context),
+                Next::Left(left) => return left,
             }
         }
     }
 
     /// Judges the request that has come, and serves it if that is for the lane.
-    async fn next(&self, requests: &mut Requests<'_, Transport>, head: Head, scratch: &mut Scratch) -> Next {
+    async fn next(&self, requests: &mut Requests<'_, Transport>, head: &Head, scratch: &mut Scratch) -> Next {
         let Scratch { head: lane_head, context, text, origin, .. } = scratch;
         // in the place where it stays, as it is some kilobytes
         let judged = context.insert(RequestContext::new(self.process.generation(), Timestamp::ZERO));
         let names = judged.generation.engine().fields().all();
-        if lane_head.read(&head, requests.wire.inbox(), requests.wire.lines(), names).is_none() {
-            return Next::Left(Left::Request(head, None));
+        if lane_head.read(head, requests.wire.inbox(), requests.wire.lines(), names).is_none() {
+            return Next::Request(None);
         }
-        let stays = requests.may_stay(&head);
+        let stays = requests.may_stay(head);
         let info = &requests.wire.client().info;
         let redirected = if head.body == RequestBody::None {
             match judge::at_head(&self.process, info, lane_head, judged, stays) {
                 AtHead::Forward => None,
-                AtHead::Unread => return Next::Left(Left::Request(head, None)),
+                AtHead::Unread => return Next::Request(None),
                 AtHead::Answer { answer, stay } => {
-                    requests.begin(&head);
+                    requests.begin(head);
                     answer.parts().into_iter().for_each(|part| requests.wire.put(part));
                     if !stay {
                         // a client that has said that this is its last request sends nothing more
@@ -139,19 +143,23 @@ impl DirectLane {
             // it is answered only once it is begun, as its body has to be dealt with
             match judge::judge(&self.process, Some(info), lane_head, judged) {
                 Ok(redirected) => redirected,
-                Err(_) => return Next::Left(Left::Request(head, None)),
+                Err(_) => return Next::Request(None),
             }
         };
         if !is_for_us(judged) {
             let context = context.take().map(|context| -> Box<dyn Any + Send + Sync> { Box::new(context) });
-            return Next::Left(Left::Request(head, context));
+            return Next::Request(context);
         }
-        requests.begin(&head);
+        requests.begin(head);
         let (wire, alarm) = requests.parts();
         let mut client = Http1::new(wire, lane_head, text, stays);
         // in a box, so that a connection that waits for its next request has no room for one
         Box::pin(self.request(&mut client, judged, redirected, (origin, alarm))).await;
-        if client.stays().await { Next::Another } else { Next::Left(Left::Close) }
+        if client.drains() {
+            // rare, and so in a box
+            Box::pin(client.drain()).await;
+        }
+        if client.stays() { Next::Another } else { Next::Left(Left::Close) }
     }
 
     /// Serves one judged request to its log line.
