@@ -12,6 +12,7 @@
 
 use std::net::IpAddr;
 
+use bytes::BytesMut;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tidegate::client::onward::MAX_ONWARD_BYTES;
 use tidegate::client::trust::{MAX_ELEMENTS, X_FORWARDED_FOR, parse_cidr_or_everyone};
@@ -36,7 +37,7 @@ fn work(data: &[u8]) -> Option<Work<'_>> {
     Some(Box::new(move || {
         let found = resolve(&setting.rules, setting.peer, &headers);
         let client = found.unwrap_or_else(|refused| refused.client);
-        drop(onward(&setting.rules, setting.peer, &client, &headers, setting.proto));
+        drop(onward(&setting.rules, setting.peer, &client, &headers, setting.proto, &mut BytesMut::new()));
     }))
 }
 
@@ -58,7 +59,7 @@ pub fn forwarding(data: &[u8]) {
     let chain = chain(&setting.rules.header, &lines);
     is_who_a_slow_reader_finds(&setting, &client, chain.as_deref());
     cannot_be_written_by_a_client(&setting, &client, &lines);
-    let told = onward(&setting.rules, setting.peer, &client, &headers, setting.proto);
+    let told = onward(&setting.rules, setting.peer, &client, &headers, setting.proto, &mut BytesMut::new());
     is_told_to_the_origin(&setting, &client, &told, lines.iter().map(|line| line.len() + 2).sum());
 }
 

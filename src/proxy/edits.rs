@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use bytes::BytesMut;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use pingora::{Error, ErrorType};
 
@@ -19,7 +20,7 @@ use tidegate_http::hearsay;
 use tidegate_http::lines::Lookup;
 
 /// The request as the origin gets it: who the client is, then the operator's edits. What the peer may not tell has been taken out
-/// before the request was judged ([`settled`](super::settled)).
+/// before the request was judged ([`settled`](super::settled)). `memory` is for values.
 ///
 /// # Errors
 /// A value that no header may hold, which neither our fields nor a checked template produce.
@@ -28,13 +29,15 @@ pub fn towards_origin(
     received: &HeaderMap,
     upstream: &mut impl Fields,
     context: &RequestContext,
+    memory: &mut BytesMut,
 ) -> pingora::Result<()> {
     if let Some(evaluation) = &context.evaluation
         && let Some(client) = &evaluation.decision.client
     {
         let rules = &context.generation.engine().policy().clients;
         let peer = info.map_or(Peer::Unix, |info| info.peer);
-        let onward = onward(rules, peer, client, received, info.map_or(Proto::Http, ConnectionInfo::proto));
+        let proto = info.map_or(Proto::Http, ConnectionInfo::proto);
+        let onward = onward(rules, peer, client, received, proto, memory);
         if let Some(name) = onward.remove {
             upstream.remove(name);
         }

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::BytesMut;
 use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
 use pingora::{Error, ErrorType};
 
@@ -117,7 +118,7 @@ pub fn peer(target: &Target, hop_by_hop: bool) -> Box<HttpPeer> {
     Box::new(peer)
 }
 
-/// Makes the head that the origin gets.
+/// Makes the head that the origin gets. `memory` is for values of fields.
 ///
 /// # Errors
 /// As [`edits::towards_origin`].
@@ -125,10 +126,12 @@ pub fn head(
     session: &impl Downstream,
     upstream: &mut impl Fields,
     context: &mut RequestContext,
+    memory: &mut BytesMut,
 ) -> pingora::Result<()> {
     // from here on the origin may act on it, whatever we hear from it; before, it cannot have
     context.sent();
-    edits::towards_origin(connection_info(session).map(AsRef::as_ref), session.head().fields(), upstream, context)
+    let info = connection_info(session).map(AsRef::as_ref);
+    edits::towards_origin(info, session.head().fields(), upstream, context, memory)
 }
 
 /// Counts a piece of the request's body, by its length. Returns how long to hold it back.

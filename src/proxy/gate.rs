@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Version, header};
 use pingora::Error;
 use pingora::http::{RequestHeader, ResponseHeader};
@@ -135,7 +135,7 @@ impl ProxyHttp for Gate {
             // taken out as if it concerned the connection; in HTTP/2 it says that trailers are welcome, and gRPC wants it
             upstream.insert_header(header::TE, "trailers")?;
         }
-        forward::head(session, upstream, context)?;
+        forward::head(session, upstream, context, &mut BytesMut::new())?;
         if forward::speaks_http2(context).is_some_and(Way::is_encrypted) {
             http2::say_https(upstream);
         }

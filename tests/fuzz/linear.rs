@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::sync::OnceLock;
 
+use bytes::BytesMut;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -177,7 +178,7 @@ fn forwarding_headers_cost_their_length() {
             Box::new(move || {
                 let found = resolve(&rules, peer, &headers);
                 let client = found.unwrap_or_else(|refused| refused.client);
-                drop(onward(&rules, peer, &client, &headers, Proto::Http));
+                drop(onward(&rules, peer, &client, &headers, Proto::Http, &mut BytesMut::new()));
             })
         }
     };

@@ -227,11 +227,11 @@ impl DirectLane {
             },
         };
         observe::connected(context, reused);
-        let OriginSide { lines, text, upload, answer, buffers } = side;
+        let OriginSide { lines, values, text, upload, answer, buffers } = side;
         let mut exchange = Exchange::new(stream, (now, read), (buffers, alarm));
         let ended = async {
             client.head().travels_on(lines)?;
-            forward::head(client, lines, context)?;
+            forward::head(client, lines, context, values)?;
             if context.route().is_some_and(|route| !route.request_headers.is_empty()) {
                 head::check(lines)?;
             }

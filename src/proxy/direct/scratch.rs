@@ -3,6 +3,8 @@
 
 use std::cell::RefCell;
 
+use bytes::BytesMut;
+
 use super::super::context::RequestContext;
 use super::head::LaneHead;
 use super::upload::Upload;
@@ -35,6 +37,8 @@ pub struct Scratch {
 pub struct OriginSide {
     /// The fields for the origin.
     pub lines: Lines,
+    /// Memory for values of such fields.
+    pub values: BytesMut,
     /// Its head as bytes.
     pub text: Vec<u8>,
     /// The body of the request.
@@ -60,9 +64,9 @@ impl Scratch {
     pub fn put(mut self: Box<Self>) {
         self.context = None;
         self.origin.buffers.rest(MOST_BYTES);
-        let OriginSide { lines, text, upload, answer, .. } = &self.origin;
+        let OriginSide { lines, values, text, upload, answer, .. } = &self.origin;
         let heads = [self.head.capacity(), lines.capacity(), answer.lines.capacity()];
-        let bytes = [self.text.capacity(), text.capacity(), upload.capacity()];
+        let bytes = [self.text.capacity(), values.capacity(), text.capacity(), upload.capacity()];
         if heads.into_iter().chain(bytes).sum::<usize>() > MOST_BYTES {
             return;
         }

@@ -22,6 +22,7 @@ use std::fmt::Display;
 use std::net::{IpAddr, Ipv4Addr};
 
 use arrayvec::ArrayVec;
+use bytes::BytesMut;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::forwarded::{self, Elements};
@@ -64,20 +65,25 @@ pub enum Proto {
 }
 
 /// The edits for a request from `peer` with these fields, which [`resolve`](super::resolve) made `client` of by the
-/// same `rules`.
+/// same `rules`. Values lie in `memory`: where those of the request before are gone, this costs no allocation.
 pub fn onward<'a>(
     rules: &'a ClientRules,
     peer: Peer,
     client: &Client,
     headers: &HeaderMap,
     proto: Proto,
+    memory: &mut BytesMut,
 ) -> Onward<'a> {
     let peer = Hop::of(peer);
     if !client.peer_trusted {
         let believes_forwarded = rules.header == ForwardHeader::Forwarded;
         return Onward {
-            x_forwarded_for: peer.as_list(),
-            forwarded: if believes_forwarded { joined([].into_iter(), &peer.pairs(proto)) } else { Field::Remove },
+            x_forwarded_for: peer.as_list(memory),
+            forwarded: if believes_forwarded {
+                joined([].into_iter(), &peer.pairs(proto), memory)
+            } else {
+                Field::Remove
+            },
             remove: match &rules.header {
                 ForwardHeader::Single(name) => Some(name),
                 _ => None,
@@ -86,24 +92,24 @@ pub fn onward<'a>(
     }
     match &rules.header {
         ForwardHeader::XForwardedFor => Onward {
-            x_forwarded_for: joined(x_forwarded_for::rightmost(headers), &peer.to_text()),
+            x_forwarded_for: joined(x_forwarded_for::rightmost(headers), &peer.to_text(), memory),
             forwarded: Field::Remove,
             remove: None,
         },
         ForwardHeader::Forwarded => match Elements::scan(headers) {
             Ok(elements) => Onward {
-                x_forwarded_for: believed(client, elements.rightmost().map(forwarded::address_of), &peer),
-                forwarded: joined(elements.rightmost(), &peer.pairs(proto)),
+                x_forwarded_for: believed(client, elements.rightmost().map(forwarded::address_of), &peer, memory),
+                forwarded: joined(elements.rightmost(), &peer.pairs(proto), memory),
                 remove: None,
             },
             Err(forwarded::Malformed) => Onward {
-                x_forwarded_for: peer.as_list(),
-                forwarded: joined([].into_iter(), &peer.pairs(proto)),
+                x_forwarded_for: peer.as_list(memory),
+                forwarded: joined([].into_iter(), &peer.pairs(proto), memory),
                 remove: None,
             },
         },
         ForwardHeader::Single(name) => Onward {
-            x_forwarded_for: believed(client, single(headers, name), &peer),
+            x_forwarded_for: believed(client, single(headers, name), &peer, memory),
             forwarded: Field::Remove,
             remove: (client.mark == Mark::Degraded).then_some(name),
         },
@@ -147,8 +153,8 @@ impl Hop {
     }
 
     /// As the only element of `X-Forwarded-For`.
-    fn as_list(&self) -> Field {
-        joined([].into_iter(), &self.to_text())
+    fn as_list(&self, memory: &mut BytesMut) -> Field {
+        joined([].into_iter(), &self.to_text(), memory)
     }
 }
 
@@ -182,17 +188,22 @@ fn text_of(value: &dyn Display) -> Text {
 }
 
 /// The client, the elements to the right of it, and the peer. An element that was passed by unread stays a hop.
-fn believed(client: &Client, from_right: impl Iterator<Item = Option<IpAddr>>, peer: &Hop) -> Field {
+fn believed(
+    client: &Client,
+    from_right: impl Iterator<Item = Option<IpAddr>>,
+    peer: &Hop,
+    memory: &mut BytesMut,
+) -> Field {
     let hops: ArrayVec<Text, MAX_ELEMENTS> = from_right
         .take(usize::from(client.hops).min(MAX_ELEMENTS))
         .map(|element| element.map_or(Hop::Unknown, Hop::At).to_text())
         .collect();
-    joined(hops.iter().map(|hop| hop.as_slice()), &peer.to_text())
+    joined(hops.iter().map(|hop| hop.as_slice()), &peer.to_text(), memory)
 }
 
 /// A list in one line: as many of the elements, which come last first, as the bound leaves room for, and `ours` at the
 /// end. The first that does not fit ends it, so that what remains is the unbroken right end.
-fn joined<'e>(from_right: impl Iterator<Item = &'e [u8]>, ours: &[u8]) -> Field {
+fn joined<'e>(from_right: impl Iterator<Item = &'e [u8]>, ours: &[u8], memory: &mut BytesMut) -> Field {
     const SEPARATOR: &[u8] = b", ";
     let mut size = ours.len();
     let kept: ArrayVec<&[u8], MAX_ELEMENTS> = from_right
@@ -202,14 +213,14 @@ fn joined<'e>(from_right: impl Iterator<Item = &'e [u8]>, ours: &[u8]) -> Field 
             size <= MAX_ONWARD_BYTES
         })
         .collect();
-    let mut value = Vec::with_capacity(size.min(MAX_ONWARD_BYTES));
+    memory.reserve(size.min(MAX_ONWARD_BYTES));
     for element in kept.iter().rev() {
-        value.extend_from_slice(element);
-        value.extend_from_slice(SEPARATOR);
+        memory.extend_from_slice(element);
+        memory.extend_from_slice(SEPARATOR);
     }
-    value.extend_from_slice(ours);
+    memory.extend_from_slice(ours);
     // cannot fail: all bytes come from header values or printed addresses
-    HeaderValue::try_from(value).map_or(Field::Remove, Field::Set)
+    HeaderValue::from_maybe_shared(memory.split().freeze()).map_or(Field::Remove, Field::Set)
 }
 
 #[cfg(test)]

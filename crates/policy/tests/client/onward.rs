@@ -1,5 +1,6 @@
 //! What the origin is told, and that neither strangers nor malformed headers can put words into it.
 
+use bytes::BytesMut;
 use http::{HeaderMap, HeaderValue};
 use proptest::prelude::*;
 use tidegate_policy::client::onward::MAX_ONWARD_BYTES;
@@ -10,7 +11,8 @@ use crate::support::{headers, peer, rules};
 /// The values of both headers and the header to be removed, for a request with these fields.
 fn told(rules: &ClientRules, from: &str, headers: &HeaderMap) -> (String, Option<String>, Option<String>) {
     let client = resolve(rules, peer(from), headers).unwrap();
-    let Onward { x_forwarded_for, forwarded, remove } = onward(rules, peer(from), &client, headers, Proto::Http);
+    let Onward { x_forwarded_for, forwarded, remove } =
+        onward(rules, peer(from), &client, headers, Proto::Http, &mut BytesMut::new());
     let text = |field| match field {
         Field::Set(value) => Some(String::from_utf8_lossy(value.as_bytes()).into_owned()),
         Field::Remove => None,
@@ -113,12 +115,12 @@ fn the_protocol_towards_us_is_told() {
     let rules = with("off", "forwarded");
     let headers = HeaderMap::new();
     let client = resolve(&rules, peer("203.0.113.9"), &headers).unwrap();
-    let told = onward(&rules, peer("203.0.113.9"), &client, &headers, Proto::Https);
+    let told = onward(&rules, peer("203.0.113.9"), &client, &headers, Proto::Https, &mut BytesMut::new());
     assert_eq!(told.forwarded, Field::Set(HeaderValue::from_static("for=203.0.113.9;proto=https")));
     // the longest element of ours is written in full
     let longest = "1111:2222:3333:4444:5555:6666:7777:8888";
     let client = resolve(&rules, peer(longest), &headers).unwrap();
-    let told = onward(&rules, peer(longest), &client, &headers, Proto::Https);
+    let told = onward(&rules, peer(longest), &client, &headers, Proto::Https, &mut BytesMut::new());
     let written = format!("for=\"[{longest}]\";proto=https");
     assert_eq!(told.forwarded, Field::Set(HeaderValue::try_from(written).unwrap()));
 }
@@ -174,7 +176,7 @@ proptest! {
         let gate = with("proxies 10.0.0.0/8 fd00::/8", header);
         let received = headers(gate.header.name(), &[line]);
         let client = resolve(&gate, peer(from), &received).unwrap();
-        let told = onward(&gate, peer(from), &client, &received, Proto::Http);
+        let told = onward(&gate, peer(from), &client, &received, Proto::Http, &mut BytesMut::new());
 
         // by X-Forwarded-For, which every origin gets
         let Field::Set(value) = told.x_forwarded_for else { panic!("always set") };
