@@ -105,7 +105,7 @@ impl EdgeEvents for Events {
         let glimpse = Glimpse::of_bytes(bytes);
         // a client that sent HEAD would take a body for something else (RFC 9110 section 9.3.2)
         let form = if glimpse.method == "HEAD" { Form::of(&Method::HEAD, &HeaderMap::new()) } else { Form::UNKNOWN };
-        serialize::written(&self.answer(fault, form, &glimpse), false).parts().concat().into()
+        serialize::written(&self.answer(fault, form, &glimpse), false, Vec::new()).parts().concat().into()
     }
 
     fn refused_request(&self, fault: HeadFault, head: &Parts) -> Answer {

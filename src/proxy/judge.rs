@@ -4,6 +4,8 @@
 //! of a connection and after a refusal: a refusal then costs a read, a decision and a write, and refusals are what a flood
 //! consists of. All others come [in Pingora's session](in_session). An admitted request takes its decision along.
 
+use std::mem;
+
 use http::header;
 
 use super::context::RequestContext;
@@ -38,26 +40,27 @@ pub fn at_edge(process: &Process, info: &ConnectionInfo, head: &Head, bytes: &[u
     let mut context = RequestContext::boxed(process.generation());
     let names = context.generation.engine().fields().all();
     let Some(mut head) = EdgeHead::read(head, bytes, names) else { return HeadVerdict::Forward(None) };
-    match at_head(process, info, &mut head, &mut context, stay) {
+    match at_head(process, info, &mut head, &mut context, (stay, &mut Vec::new())) {
         AtHead::Unread => HeadVerdict::Forward(None),
         AtHead::Forward => HeadVerdict::Forward(Some(context)),
         AtHead::Answer { answer, stay } => HeadVerdict::Answer { bytes: answer.parts().concat(), stay },
     }
 }
 
-/// Judges the request with this head, in a fresh context, and answers it if it is not to be forwarded.
+/// Judges the request with this head, in a fresh context, and answers it if it is not to be forwarded. `memory`: for the answer, which
+/// takes it along.
 pub fn at_head(
     process: &Process,
     info: &ConnectionInfo,
     head: &mut impl RequestHead,
     context: &mut RequestContext,
-    stay: bool,
+    (stay, memory): (bool, &mut Vec<u8>),
 ) -> AtHead {
     let Ok(redirected) = judge(process, Some(info), head, context) else { return AtHead::Unread };
     let (head, context) = (&*head, &*context);
     let stay = stay && !process.draining() && !context.closes();
     let answer = match (redirected, context.refusal()) {
-        (Some(answer), _) => serialize::written(&answer, stay),
+        (Some(answer), _) => serialize::written(&answer, stay, mem::take(memory)),
         (None, None) => {
             // one that some limit counts is charged in its session
             let free = context.evaluation.as_ref().is_some_and(Evaluation::is_free);
@@ -65,11 +68,11 @@ pub fn at_head(
                 return AtHead::Forward;
             };
             conclude(process, context, Some(info), head, (None, None));
-            serialize::written(&answer, stay)
+            serialize::written(&answer, stay, mem::take(memory))
         }
         (None, Some(refusal)) => {
             conclude(process, context, Some(info), head, (None, None));
-            let mut answer = Written::new(stay);
+            let mut answer = Written::new(stay, mem::take(memory));
             write_refusal(context, refusal, head, &mut answer);
             answer
         }

@@ -23,9 +23,9 @@ pub struct Written {
     stay: bool,
 }
 
-/// Returns the whole answer. `stay`: the connection serves another request after it.
-pub fn written(answer: &Answer, stay: bool) -> Written {
-    let mut written = Written::new(stay);
+/// Returns the whole answer. `stay`: the connection serves another request after it. `memory`: as for [`Written::new`].
+pub fn written(answer: &Answer, stay: bool, memory: Vec<u8>) -> Written {
+    let mut written = Written::new(stay, memory);
     written.body().extend_from_slice(&answer.body);
     written.status(answer.status);
     for (name, value) in &answer.headers {
@@ -36,9 +36,17 @@ pub fn written(answer: &Answer, stay: bool) -> Written {
 }
 
 impl Written {
-    /// Nothing yet. `stay`: the connection serves another request after the answer.
-    pub fn new(stay: bool) -> Written {
-        Written { bytes: Vec::with_capacity(ROOM), body: 0, status: StatusCode::OK, length: 0, stay }
+    /// Nothing yet. `stay`: the connection serves another request after the answer. `memory`: of an answer before, or none.
+    pub fn new(stay: bool, memory: Vec<u8>) -> Written {
+        let mut bytes = memory;
+        bytes.clear();
+        bytes.reserve(ROOM);
+        Written { bytes, body: 0, status: StatusCode::OK, length: 0, stay }
+    }
+
+    /// The memory for the next one.
+    pub fn memory(self) -> Vec<u8> {
+        self.bytes
     }
 
     /// Its parts, in the order in which they are sent.

@@ -123,12 +123,13 @@ impl DirectLane {
         let stays = requests.may_stay(head);
         let info = &requests.wire.client().info;
         let redirected = if head.body == RequestBody::None {
-            match judge::at_head(&self.process, info, lane_head, judged, stays) {
+            match judge::at_head(&self.process, info, lane_head, judged, (stays, text)) {
                 AtHead::Forward => None,
                 AtHead::Unread => return Next::Request(None),
                 AtHead::Answer { answer, stay } => {
                     requests.begin(head);
                     answer.parts().into_iter().for_each(|part| requests.wire.put(part));
+                    *text = answer.memory();
                     if !stay {
                         // a client that has said that this is its last request sends nothing more
                         return Next::Left(if head.keep_alive { Left::Linger } else { Left::Close });

@@ -66,6 +66,13 @@ static                  2              0       –       –      0     1 of 1
 }
 
 #[test]
+fn the_document_shows_this_screen() {
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/top.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.contains(&format!("top --once\n{}```", whole(&model(), 100))), "docs/top.md shows another one");
+}
+
+#[test]
 fn where_there_is_room_lists_stand_side_by_side() {
     assert_eq!(whole(&model(), 160), "\
 tidegate 0.1.0  edge-1  up 3 d 4 h  policy 9f31c2e0aa4b, 2 h old
