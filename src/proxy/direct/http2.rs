@@ -68,12 +68,10 @@ impl<'a> Http2<'a> {
 fn fields(head: &AnswerLines) -> pingora::Result<HeaderMap> {
     // `Date` comes to them
     let mut fields = HeaderMap::with_capacity(head.lines.len() + 1);
-    // one piece of memory for all values
-    let mut values = BytesMut::with_capacity(head.lines.iter().map(|(_, value)| value.len()).sum());
     for (name, value) in head.lines.iter() {
         let name = HeaderName::from_bytes(name).map_err(unwritable)?;
-        values.extend_from_slice(value);
-        fields.append(name, HeaderValue::from_maybe_shared(values.split().freeze()).map_err(unwritable)?);
+        // memory of its own for each, as the library keeps some in its table: one piece for all would be kept whole with any of them
+        fields.append(name, HeaderValue::from_bytes(value).map_err(unwritable)?);
     }
     Ok(fields)
 }
