@@ -25,7 +25,7 @@ use crate::system::socket::Socket;
 use tidegate_http::fault::HeadFault;
 
 /// Brings a connection to HTTP and serves it until it ends. It was let in when it was `accepted`; `entry` holds its places until then, and
-/// `guard` for as long.
+/// `guard`, dropped behind it, counts it.
 ///
 /// Not an `async fn`, which would have room for each argument twice, as it came and where it is used.
 pub fn serve<A>(
@@ -41,7 +41,8 @@ where
     A: HttpServerApp + Send + Sync + 'static,
 {
     async move {
-        let _guard = &guard;
+        // captured, and so dropped, in this order: who waits for connections to end finds their places free
+        let _ = (&entry, &stream, &guard);
         let mut info = ConnectionInfo::new(edge.listener, peer);
         if let Some(filter) = &edge.filter {
             if !filter.begin(info.peer, accepted.elapsed()) {

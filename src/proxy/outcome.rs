@@ -1,5 +1,7 @@
 //! From a head to its forwarding, or to the gate's own answer: what both ways to an origin begin with.
 
+use pingora::{Error, ErrorType};
+
 use super::admission::{self, Next};
 use super::context::RequestContext;
 use super::downstream::Downstream;
@@ -43,18 +45,20 @@ pub async fn judged(
         return Ok(false);
     }
     // in a box, so that a request that is forwarded has no room for an answer of ours
-    Box::pin(answer(process, session, context, next)).await?;
-    Ok(true)
+    Box::pin(answered(process, session, context, next)).await.map(|()| true)
 }
 
-async fn answer(
+/// Answers a request that is not to be forwarded.
+async fn answered(
     process: &Process,
     session: &mut impl Downstream,
     context: &mut RequestContext,
     next: Next,
 ) -> pingora::Result<()> {
     match next {
-        Next::Forward => Ok(()),
+        Next::Forward => {
+            Err(Error::explain(ErrorType::InternalError, "a request that is forwarded has no answer of ours"))
+        }
         Next::Respond => reply::fixed(session, context, &process.clock).await,
         Next::Refuse(refusal) => reply::refusal(session, context, refusal).await,
         Next::Fault(fault) => {

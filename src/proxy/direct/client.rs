@@ -129,7 +129,7 @@ impl<'a> Http1<'a> {
         self.stays && self.drains && !self.wire.is_between_requests()
     }
 
-    /// Reads that.
+    /// Reads what is left of a small body.
     pub async fn drain(&mut self) {
         let mut thrown = BytesMut::new();
         let drained = poll_fn(|cx| -> Poll<pingora::Result<()>> {
