@@ -34,15 +34,15 @@ pub fn tidegate(row: Row, direct: bool, process: Process, origin: SocketAddr, di
     let folder = directory.display();
     let mut named = String::new();
     let mut state = String::new();
-    let limits = match (process.limits, row) {
-        (None, _) if let Some((mebibytes, is_kept)) = process.table => {
+    let limits = match (process.limits, process.table, row) {
+        (None, Some((mebibytes, is_kept)), _) => {
             let _ = writeln!(named, "limits: {{ clients: {{ rate: 1000/s, burst: 1000, memory: {mebibytes}MiB }} }}");
             if is_kept {
                 state = format!(", state: {{ directory: {folder}/state, every: 1s }}");
             }
             "    limits: [clients]\n".to_owned()
         }
-        (Some(count), _) => {
+        (Some(count), ..) => {
             let names: Vec<String> = (0..count).map(|index| format!("limit{index}")).collect();
             // an empty map would have no value
             named.push_str(if count > 0 { "limits:\n" } else { "" });
@@ -51,9 +51,9 @@ pub fn tidegate(row: Row, direct: bool, process: Process, origin: SocketAddr, di
             }
             String::new()
         }
-        (None, Row::Limited | Row::Full) => "    limit: 1000/s burst 1000\n".to_owned(),
-        (None, Row::Refused | Row::RefusedEach) => "    limit: 1/h burst 1\n".to_owned(),
-        (None, _) => String::new(),
+        (None, None, Row::Limited | Row::Full) => "    limit: 1000/s burst 1000\n".to_owned(),
+        (None, None, Row::Refused | Row::RefusedEach) => "    limit: 1/h burst 1\n".to_owned(),
+        (None, None, _) => String::new(),
     };
     // a route holds few of them, so that each of many has a route of its own
     let forward = format!(

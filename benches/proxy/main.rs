@@ -151,7 +151,7 @@ fn run(options: &Options) -> io::Result<()> {
     let layout = Layout::find(options.cpu);
     let site = Site::new(layout)?;
     match layout {
-        Layout::OneCpu(cpu) => println!("proxy, origin and load on CPU {cpu}, but for latency and workers"),
+        Layout::OneCpu(cpu) => println!("proxy, origin and load on CPU {cpu}, but for latency, snapshots and workers"),
         Layout::Unpinned => {
             println!("no `taskset` here: nothing is pinned, so wake-ups between CPUs are in the figures")
         }
@@ -181,7 +181,8 @@ fn run(options: &Options) -> io::Result<()> {
         let apart = Site::new(other)?;
         match part {
             "latency" => latency::run(&apart, layout, &kinds, rounds, options.picture.as_deref())?,
-            _ => snapshots::run(&apart, layout, rounds)?,
+            _ if kinds.contains(&rows::OURS) => snapshots::run(&apart, layout, rounds.div_ceil(3))?,
+            _ => {}
         }
     }
     if wants("memory") {

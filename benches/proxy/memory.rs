@@ -26,6 +26,10 @@ pub fn run(site: &Site, layout: Layout, kinds: &[Kind], crowd: Option<usize>) ->
     let descriptors = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX) / 2;
     let fit = usize::try_from(descriptors).unwrap_or(usize::MAX).saturating_sub(1_000);
     let crowd = crowd.unwrap_or(CROWD).min(fit);
+    if crowd == 0 {
+        println!("\nmemory: skipped, as it needs more than 2,000 descriptors (`ulimit -Hn`)");
+        return Ok(());
+    }
     println!("\n| memory | at start, MiB | each of {crowd} idle connections, KB | after they have gone, MiB |");
     println!("|---|---|---|---|");
     let mut ours = None;
