@@ -10,6 +10,7 @@
 
 use std::collections::BTreeMap;
 
+use http::header::HOST;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tidegate_http::head::{HeadLimits, drop_empty_port, parse_noting};
 use tidegate_http::lines::{Lines, Lookup as _};
@@ -85,6 +86,7 @@ struct Taken {
     lines: LineRanges,
     /// Where its request line begins.
     start: usize,
+    has_empty_port: bool,
 }
 
 impl Taken {
@@ -95,7 +97,7 @@ impl Taken {
         if head.empty_port {
             drop_empty_port(&mut bytes);
         }
-        Some(Taken { bytes, lines, start: head.start })
+        Some(Taken { bytes, lines, start: head.start, has_empty_port: head.empty_port })
     }
 
     fn lines(&self) -> Lines {
@@ -139,7 +141,18 @@ pub fn lines(data: &[u8]) {
     let Some((edits, head)) = parts(data) else { return };
     let Some(taken) = Taken::of(head) else { return };
     let mut direct = taken.lines();
-    let mut framework = second_reading(&taken.bytes[taken.start..]);
+    // of the bytes as they came, so that no other field can have been touched
+    let mut framework = second_reading(&head[taken.start..taken.bytes.len()]);
+    if taken.has_empty_port {
+        let host = framework
+            .get(HOST)
+            .expect("it is the host's")
+            .as_bytes()
+            .trim_ascii_end()
+            .strip_suffix(b":")
+            .expect("it is empty");
+        framework.insert(HOST, HeaderValue::from_bytes(host).expect("a part of one"));
+    }
     is_same(&direct, &framework);
     for edit in edits {
         let before = written(&direct);

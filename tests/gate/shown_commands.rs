@@ -1,4 +1,4 @@
-//! Orders and their answers as the documents show them: each `console` block is run against a gate, and prints what the page says, but for
+//! Orders and their answers as the pages on operations and blocking show them: run against a gate, they print what the page says, but for
 //! what is different in every run.
 
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::harness::gate::shell;
 /// A command, and what the page says that it prints.
 type Shown = (String, String);
 
-/// The commands of the blocks in which one begins so.
+/// The commands of the first block in which one begins so.
 fn shown(page: &str, begin: &str) -> Vec<Shown> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(page);
     let text = std::fs::read_to_string(path).unwrap();
@@ -52,10 +52,11 @@ fn printed(gate: &Gate, command: &str) -> String {
 /// A text without what is different in every run.
 fn same(text: &str) -> String {
     [
-        (r"\b[A-Za-z0-9_-]{22}", "PSEUDONYM"),
-        (r"\b[0-9a-f]{12} → [0-9a-f]{12} in [0-9.]+ (ms|s)", "HASH → HASH in TIME"),
+        // a dash may begin one, and begins no word
+        (r"(?m)(^|[^A-Za-z0-9_-])[A-Za-z0-9_-]{22}", "${1}PSEUDONYM"),
+        (r"\b[0-9a-f]{12} → [0-9a-f]{12} in [0-9.]+ \w+", "HASH → HASH in TIME"),
         (r"process \d+ ", "process ID "),
-        (r"waited for [0-9.]+ ms", "waited for TIME"),
+        (r"waited for [0-9.]+ \w+", "waited for TIME"),
         (
             r"(\d+ h )?\d+ (min|s|h) left, [0-9,]+ refused, (\d+ (min|s) ago|now) by [^:]+: ",
             "LEFT, REFUSED, AGO by WHO: ",

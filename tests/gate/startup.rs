@@ -190,7 +190,9 @@ fn readme_lists(command: &str, printed: &str) {
     let numbers = Regex::new(r"(retry-after: |;t=)\d+|(x-tidegate-decision: )\w+").unwrap();
     let same = |line: &str| numbers.replace_all(line.trim().to_lowercase().as_str(), "$1$2N").into_owned();
     let mut lines = printed.lines().map(same);
-    for line in block.lines().skip(1).filter(|line| *line != "…").map(same) {
+    let shown: Vec<String> = block.lines().skip(1).filter(|line| *line != "…").map(same).collect();
+    assert!(!shown.is_empty() && !shown.iter().any(|line| line.starts_with("$ ")), "{block}");
+    for line in shown {
         assert!(lines.any(|known| known == line), "the README shows `{line}`, which is not printed:\n{printed}");
     }
 }
