@@ -11,11 +11,11 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::engine::{KnownBy, StoreGrant};
+use crate::engine::StoreGrant;
 use crate::limiter::HoldElsewhere;
 use crate::limiter::sharing::places::{Lend, RENEWED};
 use crate::limiter::sharing::{Amendment, Answer};
-use crate::policy::Rule;
+use crate::policy::{KnownBy, Rule};
 use crate::store::StoreInUse;
 use crate::units::{Cost, Timestamp};
 

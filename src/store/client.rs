@@ -91,11 +91,13 @@ impl StoreClient {
     pub async fn ask(&self, question: &Question, limit: &str) -> (Result<(Answer, u64), StoreError>, bool) {
         let mut sent = None;
         let outcome = self.try_ask(question, limit, &mut sent).await;
-        self.servers
-            .common
-            .counters
-            .heard(&outcome.map(|(answer, _)| answer), sent.map(|sent: Instant| sent.elapsed()));
+        self.heard(&outcome, sent);
         (outcome, sent.is_some())
+    }
+
+    fn heard(&self, outcome: &Result<(Answer, u64), StoreError>, sent: Option<Instant>) {
+        let took = sent.map(|sent| sent.elapsed());
+        self.servers.common.counters.heard(&outcome.map(|(answer, _)| answer), took);
     }
 
     async fn try_ask(
@@ -121,6 +123,7 @@ impl StoreClient {
     pub async fn tell(&self, amendment: &Amendment, limit: &str) -> (Result<(Answer, u64), StoreError>, bool) {
         let mut sent = None;
         let outcome = self.try_tell(amendment, limit, &mut sent).await;
+        self.heard(&outcome, sent);
         (outcome, sent.is_some())
     }
 

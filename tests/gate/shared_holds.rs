@@ -1,11 +1,13 @@
 //! Shared limits of which the store hears later what became of a grant: failures, costs by answer, bytes, and places of requests under way.
 //! Three gates on one store.
 
+use std::process::Stdio;
 use std::time::Duration;
 
 use crate::harness::client::request;
 use crate::harness::redis::Server;
 use crate::harness::shared::{gates, told};
+use crate::harness::systemd::Systemd;
 use crate::harness::{Connection, Gate, Latch, Origin, Reply, undisturbed, wait_for};
 
 const CLIENT: &str = "X-Forwarded-For: 203.0.113.7\r\n";
@@ -122,11 +124,44 @@ fn bytes_that_pass_at_one_gate_are_charged_at_all() {
 }
 
 fn begin(gate: &Gate, origin: &Origin) -> Connection {
-    let before = origin.count();
     let mut connection = gate.connect();
+    begin_on(&mut connection, origin);
+    connection
+}
+
+fn begin_on(connection: &mut Connection, origin: &Origin) {
+    let before = origin.count();
     connection.send(&request("GET", "/held", CLIENT, b"")).unwrap();
     origin.wait_for(before + 1);
-    connection
+}
+
+#[test]
+fn places_in_the_store_outlive_an_upgrade_and_end_with_the_requests_of_the_old_process() {
+    let (systemd, latch) = (Systemd::new(), Latch::default());
+    let (store, origin) = (Server::start(&[]), origin(&latch));
+    // the old process asks the new one about the limit beside it
+    let policy = policy(&store, &origin, "type: inflight, key: client_ip, max: 3, on_store_error: closed")
+        .replace("limits:\n", "limits:\n  beside: { rate: 1000/s }\n")
+        .replace("[per_client]", "[beside, per_client]")
+        + "server: { overload: off, drain: { delay: 0s, timeout: 60s } }\nlisteners: { main: { address: \"127.0.0.1:0\" } }\n";
+    let mut gate = systemd.start(&[], "exec \"$0\" \"$@\"", Stdio::null(), &policy);
+    systemd.wait_for("READY=1", 1);
+    wait_for("a connection to the store", || {
+        (gate.metrics().sum("tidegate_store_connected", &[]) == 1.0).then_some(())
+    });
+    let mut first = begin(&gate, &origin);
+    let mut kept = gate.connect();
+    assert_eq!(kept.ask("GET", "/", CLIENT, b"").status, 200);
+    let ended = gate.upgrade();
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    begin_on(&mut kept, &origin);
+    let mut third = begin(&gate, &origin);
+    assert_eq!(status(&gate, "/"), 429, "two are under way in the old process, one in the new");
+    latch.open();
+    for connection in [&mut first, &mut kept, &mut third] {
+        assert_eq!(connection.answer_to("GET").unwrap().status, 200);
+    }
+    wait_for("all places", || store.cli(&["KEYS", "*:per_client:places"]).is_empty().then_some(()));
 }
 
 #[test]

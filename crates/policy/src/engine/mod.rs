@@ -20,7 +20,6 @@ mod identity;
 mod judge;
 mod just_refused;
 mod keys;
-mod known_by;
 mod learned;
 mod no_place;
 mod numbers;
@@ -42,7 +41,6 @@ pub use decision::{DecidedBy, Decision, DecisionId, Outcome, Reading, Readings, 
 pub use estimate::PeerSync;
 pub use evaluation::{Arrival, Evaluation, Held, Holds};
 pub use fate::{Carried, Fate, Reset, Succession};
-pub use known_by::KnownBy;
 pub use no_place::{Heavy, NoPlace, NoPlaceReason, Scarce};
 pub use own_limit::has_demand;
 pub use pardon::{NotPardoned, Pardon};

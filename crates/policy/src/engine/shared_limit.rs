@@ -6,11 +6,10 @@ use std::sync::Arc;
 
 use super::decision::DecidedBy;
 use super::just_refused::JustRefused;
-use super::known_by::KnownBy;
 use crate::client::store_names::StoreNames;
 use crate::limiter::sharing::{Ends, Leases, Look, Promise, Sharing, StoreError, StoreTier};
 use crate::limiter::{Judgement, Place};
-use crate::policy::{CostRule, Counted, Kind, Rule, Shared};
+use crate::policy::{Kind, KnownBy, Rule, Shared};
 use crate::sketch::{KeyHash, NextUnit};
 use crate::units::{Cost, OutOfRange, Period, Timestamp};
 
@@ -90,16 +89,6 @@ fn promise(kind: &Kind) -> Result<Promise, OutOfRange> {
     kind.store_promise().ok_or(OutOfRange { allowed: "`rate`, `quota` or `inflight` by key" })
 }
 
-fn known_by(rule: &Rule) -> Option<KnownBy> {
-    let place = matches!(rule.kind.store_promise(), Some(Promise::Places { .. }));
-    match (&rule.cost, &rule.counted) {
-        _ if place => Some(KnownBy::Place),
-        (CostRule::Bytes { .. }, _) => Some(KnownBy::Bytes),
-        (cost, counted) if cost.is_deferred() || *counted != Counted::Requests => Some(KnownBy::Answer),
-        _ => None,
-    }
-}
-
 impl SharedLimit {
     /// The limit of a rule that a store is asked about; `None` for another rule. It keeps the leases of the limit `before` if that
     /// has the same numbers.
@@ -128,7 +117,7 @@ impl SharedLimit {
             names,
             previous,
             period,
-            known_by: known_by(rule),
+            known_by: KnownBy::of(rule),
             refused: JustRefused::new(),
         }))
     }

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 
-use super::known_by::KnownBy;
 use super::shared_limit::SharedLimit;
 use crate::limiter::sharing::places::Lend;
 use crate::limiter::sharing::{Amendment, Answer, Change, Question};
+use crate::policy::KnownBy;
 use crate::sketch::KeyHash;
 use crate::units::Cost;
 

@@ -111,3 +111,82 @@ fn amend_rate(
     }
     Some(written(&tiers, kept, now))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::limiter::sharing::Promise;
+    use crate::limiter::sharing::promise::grant;
+    use crate::units::Rate;
+
+    const NOW: u64 = 1_790_000_000_000_000;
+    const SECOND: u64 = 1_000_000;
+
+    fn terms(promises: &[Promise]) -> Vec<(u32, Terms)> {
+        promises.iter().zip(0..).map(|(promise, id)| (id, promise.terms().unwrap().told())).collect()
+    }
+
+    /// What is left under these numbers, and when the window ends.
+    fn left(state: &State, terms: &[(u32, Terms)], asked: usize, now: u64) -> (u32, u64) {
+        let answer = grant(Some(state), terms, asked, (u32::MAX, 1), now).answer;
+        (answer.granted, now + answer.ends_nanos / 1_000)
+    }
+
+    fn granted(terms: &[(u32, Terms)], units: u32, now: u64) -> State {
+        grant(None, terms, 0, (units, units), now).written.unwrap().0
+    }
+
+    fn told(state: &State, terms: &[(u32, Terms)], change: Change, now: u64) -> State {
+        amend(Some(state), terms, 0, change, now).map_or(state.clone(), |(state, _)| state)
+    }
+
+    #[test]
+    fn what_comes_back_to_one_tier_of_a_rate_comes_back_to_no_other() {
+        let rate = |burst| Promise::Rate { rate: Rate::new(1, Duration::from_secs(3_600)).unwrap(), burst };
+        let terms = terms(&[rate(100), rate(5)]);
+        let held = granted(&terms, 10, NOW);
+        assert_eq!((left(&held, &terms, 0, NOW).0, left(&held, &terms, 1, NOW).0), (90, 0));
+        let back = told(&held, &terms, Change::Less(10, 0), NOW);
+        assert_eq!((left(&back, &terms, 0, NOW).0, left(&back, &terms, 1, NOW).0), (100, 0));
+        // and more than was held back is noted by both, beyond the burst by the one that was asked
+        let more = told(&back, &terms, Change::More(150), NOW);
+        assert_eq!(left(&more, &terms, 0, NOW + 49 * 3_600 * SECOND).0, 0);
+        assert_eq!(left(&more, &terms, 0, NOW + 51 * 3_600 * SECOND).0, 1);
+        assert_eq!(left(&more, &terms, 1, NOW + 2 * 3_600 * SECOND).0, 2);
+    }
+
+    #[test]
+    fn a_debt_is_kept_up_to_sixteen_bursts() {
+        let terms = terms(&[Promise::Rate { rate: Rate::new(1, Duration::from_secs(1)).unwrap(), burst: 10 }]);
+        let owes = told(&granted(&terms, 1, NOW), &terms, Change::More(u32::MAX), NOW);
+        assert_eq!(
+            (left(&owes, &terms, 0, NOW + 150 * SECOND).0, left(&owes, &terms, 0, NOW + 151 * SECOND).0),
+            (0, 1)
+        );
+    }
+
+    #[test]
+    fn units_of_a_quota_come_back_in_their_window_and_in_no_other() {
+        let window = Duration::from_secs(60);
+        for promise in [Promise::Quota { max: 10, window }, Promise::Sliding { max: 10, window }] {
+            let terms = terms(&[promise]);
+            let now = NOW - NOW % (60 * SECOND) + 10 * SECOND;
+            let held = granted(&terms, 4, now);
+            let ends = now + 50 * SECOND;
+            let back = told(&held, &terms, Change::Less(4, ends), now);
+            assert_eq!(left(&back, &terms, 0, now), (10, ends), "{promise:?}");
+            // three more are taken in the next window; what comes back then is of the one before
+            let later = now + 60 * SECOND;
+            let next = grant(Some(&held), &terms, 0, (3, 3), later).written.unwrap().0;
+            let before = left(&next, &terms, 0, later).0;
+            let back = told(&next, &terms, Change::Less(4, ends), later);
+            let gained = left(&back, &terms, 0, later).0 - before;
+            let counts = matches!(promise, Promise::Sliding { .. });
+            // of the four five sixths count, rounded up
+            assert_eq!(gained, if counts { 4 } else { 0 }, "{promise:?}");
+            assert_eq!(left(&told(&back, &terms, Change::Less(3, ends), later), &terms, 0, later).0, 7, "{promise:?}");
+        }
+    }
+}
