@@ -1,8 +1,9 @@
 //! What a request holds of a limit in a store, until its answer or its end: a task beside the request, which then tells the store.
 //!
-//! A [`StoreHold`] lies with all else that the request holds. Dropped, wherever that is, it wakes its task: so what was granted to a client that has left, or to a request
-//! that another limit refused, comes back at once. The task has places lent anew for as long as the request lives, and charges bytes as they pass.
-//! What could not be sent, as the store is left alone, is told again for ten seconds; what was sent is never repeated.
+//! A [`StoreHold`] lies with all else that the request holds. Dropped, wherever that is, it wakes its task: so what was granted to a client
+//! that has left, or to a request that another limit refused, comes back at once. The task has places lent anew for as long as the request
+//! lives, and charges bytes as they pass. What could not be sent, as the store is left alone, is told again for ten seconds; what was sent
+//! is never repeated.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -123,7 +123,9 @@ impl StoreClient {
     pub async fn tell(&self, amendment: &Amendment, limit: &str) -> (Result<(Answer, u64), StoreError>, bool) {
         let mut sent = None;
         let outcome = self.try_tell(amendment, limit, &mut sent).await;
-        self.heard(&outcome, sent);
+        if sent.is_some() {
+            self.heard(&outcome, sent);
+        }
         (outcome, sent.is_some())
     }
 

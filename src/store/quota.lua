@@ -4,8 +4,8 @@
 -- KEYS[1]  the key; gone when the window ends. Its value: '1 WINDOW INDEX COUNT', or '2 BEGINS ENDS COUNT' of a window of the
 --          calendar, where 1 and 2 are the formats.
 -- ARGV     WINDOW: microseconds, 0 of the calendar; MAX: units per window; WANTED and LEAST: units asked for; with a LEAST of 0
---          nothing is asked, but told: WANTED more are charged, or come back if that is negative and the window ends at ENDS; ENDS; of the calendar, when
---          three windows begin and the last one ends, in microseconds since 1970.
+--          nothing is asked, but told: WANTED more are charged, or come back if that is negative and the window
+--          ends at ENDS; ENDS; of the calendar, when three windows begin and the last one ends, in microseconds since 1970.
 -- Answers  units granted, units left, microseconds until LEAST fits (0 of a grant, -1 never),
 --          microseconds until the window ends, now in microseconds.
 if #KEYS == 0 then return 0 end -- only to be kept, before it is needed

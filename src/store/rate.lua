@@ -4,8 +4,8 @@
 -- KEYS[1]  the key. Its value: '1 COST DEBT STAMP', where 1 is the format, of a limit without tiers; else '2' and for the limit's
 --          own numbers, which are tier 0, and each tier ' ID COST DEBT STAMP ENDS'. Gone when no tier has a debt left.
 -- ARGV     WANTED and LEAST: units asked for; with a LEAST of 0 nothing is asked, but told: WANTED more are charged, or come back
---          if that is negative; ASKED: by which of the following, from 1; BURSTS: how many bursts of a debt count; then for the limit's own numbers and
---          each tier ID, COST: what one unit adds to the debt, DRAIN: what leaves it per tick, TICK: microseconds per tick,
+--          if that is negative; ASKED: by which of the following, from 1; BURSTS: how many bursts of a debt count; then
+--          for the limit's own numbers and each tier ID, COST: what one unit adds to the debt, DRAIN: what leaves it per tick, TICK: microseconds per tick,
 --          BURST: the most units of debt.
 -- Answers  units granted, units left, microseconds until LEAST fits (0 of a grant, -1 never), -1, now in microseconds.
 if #KEYS == 0 then return 0 end -- only to be kept, before it is needed

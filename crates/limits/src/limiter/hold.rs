@@ -128,8 +128,8 @@ impl Hold {
         }
     }
 
-    /// Of an attempt of this process: it is one of a part of the limit, of which there are so many, and is charged as often as that whatever `stated` says it
-    /// costs.
+    /// Of an attempt of this process: it is one of a part of the limit, of which there are so many, and is charged as often as that
+    /// whatever `stated` says it costs.
     pub(super) fn of_part(&mut self, stated: Cost, parts: u32) {
         if let Hold::Attempt(attempt) = self {
             attempt.of_part(stated, parts);

@@ -11,9 +11,10 @@
 //! * of places, max(`max`, N) at once.
 //!
 //! *Proof* for the rate. One gate's bucket holds `burst`, and drains at `rate`. An admission leaves at most max(burst, N·c) in it:
-//! beyond the burst only the one that found it empty. What was charged in an interval of length τ is at most what is in it at the end, and what drained:
-//! max(burst, N·c) + rate·τ, of which the requests cost an N-th. Of a quota likewise, without the drain. *Its end:* a debt is at most sixteen
-//! bursts, or an hour's worth if that is more ([`Limiter::charge`]). Where N·c is beyond both, the rate that comes on top is greater by as much.
+//! beyond the burst only the one that found it empty. What was charged in an interval of length τ is at most what is in it at the end, and
+//! what drained: max(burst, N·c) + rate·τ, of which the requests cost an N-th. Of a quota likewise, without the drain. *Its end:* a debt is
+//! at most sixteen bursts, or an hour's worth if that is more ([`Limiter::charge`]). Where N·c is beyond both, the rate that comes on top
+//! is greater by as much.
 
 use std::sync::Arc;
 
@@ -21,8 +22,8 @@ use super::{Hold, Judgement, Limiter, Lost, Place, Probe};
 use crate::units::{Cost, Timestamp};
 
 impl Limiter {
-    /// Charges a request, of at most the whole limit, to one of so many equal parts of it; `most` is the whole limit. A request whose answer decides what is
-    /// charged is held back like any other, N times; so is a place. Gives what it holds then.
+    /// Charges a request, of at most the whole limit, to one of so many equal parts of it; `most` is the whole limit. A request whose
+    /// answer decides what is charged is held back like any other, N times; so is a place. Gives what it holds then.
     ///
     /// # Errors
     /// It does not fit the part now; the judgement says when it will.

@@ -1,7 +1,7 @@
 //! Keys that a store has just refused, of limits of which it grants some again at any moment, as answers and the ends of requests free it.
 //!
-//! For [`PAUSE`] such a key is refused without asking, so that a flood on it asks at most fifty times a second, whatever time the store named. In fixed
-//! memory: of two keys in one place the later one counts, and the other is asked about.
+//! For [`PAUSE`] such a key is refused without asking, so that a flood on it asks at most fifty times a second, whatever time the store
+//! named. In fixed memory: of two keys in one place the later one counts, and the other is asked about.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -73,8 +73,8 @@ const ATTEMPTS: u32 = 16;
 const FAULT: SharedOutcome = SharedOutcome::Unanswered { store_error: StoreError::Faulty, nodes: 1 };
 
 impl SharedCall {
-    /// What is to be kept of the grant, as the store is to be told more of it; `None` where all is known at once. It takes in the answers to the questions
-    /// of this call, too.
+    /// What is to be kept of the grant, as the store is to be told more of it; `None` where all is known at once. It takes in the answers
+    /// to the questions of this call, too.
     pub fn grant(&self) -> Option<StoreGrant> {
         let cost = Cost::new(self.question.least).ok()?;
         Some(StoreGrant::new(self.limit.known_by()?, cost, Arc::clone(&self.limit), self.key))
@@ -358,8 +358,8 @@ impl Engine {
         }
     }
 
-    /// Puts what stores granted to an admitted request with all that it holds, but for what counts bytes, which are charged as they pass. Of
-    /// another request it is given back.
+    /// Puts what stores granted to an admitted request with all that it holds, but for what counts bytes, which are charged as they pass.
+    /// Of another request it is given back.
     pub(super) fn keep_grants(&self, evaluation: &mut Evaluation, holds: &mut Holds) {
         let granted = std::mem::take(&mut evaluation.at_stores);
         if evaluation.decision.verdict != Verdict::Admitted {

@@ -1,24 +1,26 @@
 //! What a gate tells the store of something that was granted before, when it knows more: no request waits for that, and the store asks
 //! nothing back.
 //!
-//! A limit that is charged after the verdict asks on entry for what the request is held to cost. That is charged at once, so attempts whose answers
-//! are under way count as if they would match, at all gates. The answer then makes it right: what did not match comes back, what cost more is charged,
-//! whether it fits or not. What nobody tells stays charged: a gate that is killed, a message that is lost, make clients get less, never more.
+//! A limit that is charged after the verdict asks on entry for what the request is held to cost. That is charged at once, so attempts whose
+//! answers are under way count as if they would match, at all gates. The answer then makes it right: what did not match comes back, what
+//! cost more is charged, whether it fits or not. What nobody tells stays charged: a gate that is killed, a message that is lost, make
+//! clients get less, never more.
 //!
-//! **Promise.** Of a rate with burst B and rate r, whose answers take D at most: what is charged in the end, beyond what answers cost above what was
-//! held back for them, is in every interval of length τ at most
+//! **Promise.** Of a rate with burst B and rate r, whose answers take D at most: what is charged in the end, beyond what answers cost
+//! above what was held back for them, is in every interval of length τ at most
 //!
 //! > B + r·(τ + D)
 //!
 //! *Proof.* Let A be the debt in the store, and H what is held back of it for answers under way. In (s, t] A grows by what was held back anew, and
-//! falls by what came back and what drained, r·τ at most. H grows by what was held back, and falls by what came back and what was confirmed. So what was
-//! confirmed is at most (A(t) − H(t)) − (A(s) − H(s)) + r·τ. A(t) is at most B, as nothing is granted beyond it. And H(s) − A(s), what was held back and has
-//! drained since, is at most r·D, as all of it was held back less than D ago. D counts until the store has heard of the answer.
+//! falls by what came back and what drained, r·τ at most. H grows by what was held back, and falls by what came back and what was
+//! confirmed. So what was confirmed is at most (A(t) − H(t)) − (A(s) − H(s)) + r·τ. A(t) is at most B, as nothing is granted beyond it. And
+//! H(s) − A(s), what was held back and has drained since, is at most r·D, as all of it was held back less than D ago. D counts until the
+//! store has heard of the answer.
 //!
-//! A store that is emptied forgets A: B at most, once, as of every rate. A debt of answers that cost more is kept up to
-//! [sixteen bursts](super::promise::RateTerms::TOLD). Of a quota: what is granted in one window and confirmed is at most `max`, and what answers cost
-//! above what was held back; what comes back does so only within the window that it was granted in. Tiers other than the one that was asked take note of what
-//! was held back, and give nothing back: else a client could pay its debts in one by requests in another.
+//! A store that is emptied forgets A: B at most, once, as of every rate. A debt of answers that cost more is kept up to [sixteen
+//! bursts](super::promise::RateTerms::TOLD). Of a quota: what is granted in one window and confirmed is at most `max`, and what answers
+//! cost above what was held back; what comes back does so only within the window that it was granted in. Tiers other than the one that was
+//! asked take note of what was held back, and give nothing back: else a client could pay its debts in one by requests in another.
 
 use super::Question;
 use super::places::Lend;
