@@ -3,7 +3,7 @@
 //! * Before a request: [`accept`] decides which connections come in, [`events`] hears what the edge reports.
 //! * The head: [`request_view`] is what decisions read, [`settled`] makes it what the origin gets, [`judge`] decides.
 //!   [`redirect`] answers where a listener serves nothing itself.
-//! * The way to the origin: [`admission`] takes places and charges limits, [`shared_limits`] asks stores, [`forward`] hands the
+//! * The way to the origin: [`admission`] takes places and charges limits, [`shared_limits`] asks stores, [`store_holds`] tells them how it ended, [`forward`] hands the
 //!   request over, [`attempts`] tries again, [`abandoned`] keeps places whose client has left, [`room`] bounds what is buffered.
 //! * [`outcome`] takes these steps in a row.
 //! * The answer: [`response`] is the origin's, [`reply`] the gate's own, [`serialize`] the gate's own as
@@ -37,4 +37,5 @@ pub mod room;
 pub mod serialize;
 pub mod settled;
 pub mod shared_limits;
+pub mod store_holds;
 pub mod timing;

@@ -12,7 +12,8 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
 use super::downstream::{Downstream, request_view};
-use crate::engine::{Evaluation, SharedCall, SharedOutcome, SharedStep};
+use super::store_holds::StoreHold;
+use crate::engine::{Evaluation, SharedCall, SharedOutcome, SharedStep, StoreGrant};
 use crate::limiter::sharing::StoreError;
 use crate::policy::Rule;
 use crate::request::Request;
@@ -50,11 +51,14 @@ pub async fn settle(
     }
     let began = Instant::now();
     for slot in slots {
-        let outcome = match store_at(generation, evaluation, slot) {
+        let (outcome, hold) = match store_at(generation, evaluation, slot) {
             Some(asked) => Box::pin(ask(process, session, generation, (evaluation, slot), asked, began)).await,
-            None => SharedOutcome::Unanswered { store_error: StoreError::Faulty, nodes: 1 },
+            None => (SharedOutcome::Unanswered { store_error: StoreError::Faulty, nodes: 1 }, None),
         };
         engine.settle(evaluation, slot, outcome);
+        if let Some(hold) = hold {
+            evaluation.keep(slot, Box::new(hold));
+        }
         refill(process, generation, evaluation, &request_view(session).request());
         if engine.refuses(evaluation, slot) {
             break;
@@ -70,7 +74,7 @@ pub async fn settle(
     last
 }
 
-/// Takes the shared limit at `slot` to its outcome.
+/// Takes the shared limit at `slot` to its outcome, and to what the request holds in the store then.
 async fn ask(
     process: &Process,
     session: &mut impl Downstream,
@@ -78,7 +82,7 @@ async fn ask(
     (evaluation, slot): (&Evaluation, usize),
     (store, rule): (&Arc<StoreInUse>, &Arc<Rule>),
     began: Instant,
-) -> SharedOutcome {
+) -> (SharedOutcome, Option<StoreHold>) {
     let engine = generation.engine();
     let due = began + store.spec().timeout;
     let mut wait = Wait { store, counts: false };
@@ -89,16 +93,16 @@ async fn ask(
         match engine.step(evaluation, slot, &view.request(), waited_for, (store.nodes(), now)) {
             SharedStep::Done(outcome) => {
                 wait.counts |= woken;
-                return outcome;
+                return (outcome, None);
             }
             SharedStep::Ask(call) => {
                 let counted = wait.counts;
                 // a limit before this one may have taken all the time there was
                 wait.counts |= Instant::now() < due;
                 break match timeout_at(due, send(process, store, rule, call)).await {
-                    Ok(Ok((outcome, sent))) => {
+                    Ok(Ok((outcome, sent, hold))) => {
                         wait.counts = counted || sent;
-                        return outcome;
+                        return (outcome, hold);
                     }
                     Ok(Err(_)) => StoreError::Faulty,
                     Err(_) => StoreError::TimedOut,
@@ -118,7 +122,7 @@ async fn ask(
             break StoreError::TimedOut;
         }
     };
-    SharedOutcome::Unanswered { store_error, nodes: store.nodes() }
+    (SharedOutcome::Unanswered { store_error, nodes: store.nodes() }, None)
 }
 
 /// Returns the store and the rule of the shared limit at `slot`.
@@ -131,25 +135,33 @@ fn store_at<'g>(
     Some((generation.store(rule.shared?.store)?, rule))
 }
 
-/// Starts a call, which goes on whether or not a request waits for it. Returns its outcome, and whether a question was sent.
+/// Starts a call, which goes on whether or not a request waits for it. Returns its outcome, whether a question was sent, and what is held in the
+/// store then: if no request waits for it any more, that is given back.
 fn send(
     process: &Process,
     store: &Arc<StoreInUse>,
     rule: &Arc<Rule>,
     call: SharedCall,
-) -> JoinHandle<(SharedOutcome, bool)> {
+) -> JoinHandle<(SharedOutcome, bool, Option<StoreHold>)> {
     let (store, rule, clock) = (Arc::clone(store), Arc::clone(rule), process.clock);
     let (wakers, key) = (Arc::clone(&process.wakers), call.key);
     tokio::spawn(async move {
+        let mut grant = call.grant();
         let (mut call, mut sent) = (call, false);
         loop {
             let (answer, out) = store.ask(&call.question, &rule.name).await;
             sent |= out;
-            match call.answered(answer, store.nodes(), clock.now()) {
+            if let (Some(grant), Ok(answer)) = (&mut grant, answer) {
+                grant.answered(&call.question, answer);
+            }
+            match call.answered(answer.map(|(answer, _)| answer), store.nodes(), clock.now()) {
                 ControlFlow::Continue(next) => call = next,
                 ControlFlow::Break(outcome) => {
                     wakers.wake(key);
-                    return (outcome, sent);
+                    // of one name that granted while the other did not, too
+                    let hold = grant.filter(StoreGrant::is_any).map(|grant| StoreHold::begin(&store, &rule, grant));
+                    let hold = hold.filter(|_| matches!(outcome, SharedOutcome::Paid { .. }));
+                    return (outcome, sent, hold);
                 }
             }
         }

@@ -82,7 +82,6 @@ impl Successor {
         // one that has gone is silent
         let _ = self.tell.send(ask);
         if let Ok(Ok(answers)) = timeout(PATIENCE, heard).await {
-            holds.clear();
             engine.admitted_elsewhere(evaluation, &asked, answers, holds, at);
         }
     }

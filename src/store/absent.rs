@@ -18,7 +18,7 @@ use crate::bans::Bans;
 use crate::client::Trust;
 use crate::config::settings::Secret;
 use crate::engine::PeerSync;
-use crate::limiter::sharing::{Answer, OnStoreError, Question, StoreError};
+use crate::limiter::sharing::{Amendment, Answer, OnStoreError, Question, StoreError};
 use crate::policy::Store;
 use crate::system::clock::Clock;
 
@@ -83,7 +83,12 @@ impl StoreInUse {
     }
 
     /// Asks it.
-    pub async fn ask(&self, _: &Question, _: &str) -> (Result<Answer, StoreError>, bool) {
+    pub async fn ask(&self, _: &Question, _: &str) -> (Result<(Answer, u64), StoreError>, bool) {
+        match *self {}
+    }
+
+    /// Tells it what became of a grant.
+    pub async fn tell(&self, _: &Amendment, _: &str) -> (Result<(Answer, u64), StoreError>, bool) {
         match *self {}
     }
 

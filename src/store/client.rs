@@ -16,7 +16,7 @@ use super::servers::Servers;
 use super::state::StoreState;
 use super::store_log::{Kind, Met};
 use super::wire::MOST_ON_THEIR_WAY;
-use crate::limiter::sharing::{Answer, Question, StoreError};
+use crate::limiter::sharing::{Amendment, Answer, Question, StoreError};
 use crate::policy::{Store, StoreMode};
 
 /// How many servers a question is sent to at most: a key may have moved, or be on its way.
@@ -91,11 +91,13 @@ impl StoreClient {
     pub async fn ask(&self, question: &Question, limit: &str) -> (Result<(Answer, u64), StoreError>, bool) {
         let mut sent = None;
         let outcome = self.try_ask(question, limit, &mut sent).await;
-        self.servers
-            .common
-            .counters
-            .heard(&outcome.map(|(answer, _)| answer), sent.map(|sent: Instant| sent.elapsed()));
+        self.heard(&outcome, sent);
         (outcome, sent.is_some())
+    }
+
+    fn heard(&self, outcome: &Result<(Answer, u64), StoreError>, sent: Option<Instant>) {
+        let took = sent.map(|sent| sent.elapsed());
+        self.servers.common.counters.heard(&outcome.map(|(answer, _)| answer), took);
     }
 
     async fn try_ask(
@@ -114,6 +116,32 @@ impl StoreClient {
         let call = ScriptCall { script, key: &key, numbers: &numbers, rest: &[] };
         let value = self.run(&call, store.timeout, sent).await?;
         script::answer(value, question).ok_or_else(|| self.no_answer())
+    }
+
+    /// Tells what became of a grant, at most once unless the store says that it did not execute it. Returns the answer with the store's
+    /// time of it, and whether it was sent: one that was not may be told again.
+    pub async fn tell(&self, amendment: &Amendment, limit: &str) -> (Result<(Answer, u64), StoreError>, bool) {
+        let mut sent = None;
+        let outcome = self.try_tell(amendment, limit, &mut sent).await;
+        if sent.is_some() {
+            self.heard(&outcome, sent);
+        }
+        (outcome, sent.is_some())
+    }
+
+    async fn try_tell(
+        &self,
+        amendment: &Amendment,
+        limit: &str,
+        sent: &mut Option<Instant>,
+    ) -> Result<(Answer, u64), StoreError> {
+        // it was granted by these numbers
+        let (script, numbers) = script::tells(amendment).map_err(|_| StoreError::Faulty)?;
+        let store = &self.servers.common.store;
+        let key = script::key(&store.prefix, &amendment.question, limit);
+        let call = ScriptCall { script, key: &key, numbers: &numbers, rest: &[] };
+        let value = self.run(&call, store.timeout.max(PATIENCE_FOR_MESSAGES), sent).await?;
+        script::answer(value, &amendment.question).ok_or_else(|| self.no_answer())
     }
 
     /// Publishes a message of this gate to the others, and returns at most `most` of those that others published after the one that

@@ -17,7 +17,7 @@ use crate::bans::Bans;
 use crate::client::Trust;
 use crate::config::settings::Secret;
 use crate::engine::PeerSync;
-use crate::limiter::sharing::{Answer, OnStoreError, Question, StoreError};
+use crate::limiter::sharing::{Amendment, Answer, OnStoreError, Question, StoreError};
 use crate::policy::Store;
 use crate::system::clock::Clock;
 
@@ -130,10 +130,14 @@ impl StoreInUse {
         join_all(ready).await
     }
 
-    /// Asks it for a limit of this name, as [`StoreClient::ask`] does. Says whether the question was sent.
-    pub async fn ask(&self, question: &Question, limit: &str) -> (Result<Answer, StoreError>, bool) {
-        let (answer, sent) = self.client.ask(question, limit).await;
-        (answer.map(|(answer, _)| answer), sent)
+    /// Asks it for a limit of this name, as [`StoreClient::ask`] does.
+    pub async fn ask(&self, question: &Question, limit: &str) -> (Result<(Answer, u64), StoreError>, bool) {
+        self.client.ask(question, limit).await
+    }
+
+    /// Tells it what became of a grant, as [`StoreClient::tell`] does.
+    pub async fn tell(&self, amendment: &Amendment, limit: &str) -> (Result<(Answer, u64), StoreError>, bool) {
+        self.client.tell(amendment, limit).await
     }
 
     /// Counts a request that waited for it.

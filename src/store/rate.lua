@@ -3,12 +3,14 @@
 --
 -- KEYS[1]  the key. Its value: '1 COST DEBT STAMP', where 1 is the format, of a limit without tiers; else '2' and for the limit's
 --          own numbers, which are tier 0, and each tier ' ID COST DEBT STAMP ENDS'. Gone when no tier has a debt left.
--- ARGV     WANTED and LEAST: units asked for; ASKED: by which of the following, from 1; then for the limit's own numbers and
---          each tier ID, COST: what one unit adds to the debt, DRAIN: what leaves it per tick, TICK: microseconds per tick,
+-- ARGV     WANTED and LEAST: units asked for; with a LEAST of 0 nothing is asked, but told: WANTED more are charged, or come back
+--          if that is negative; ASKED: by which of the following, from 1; BURSTS: how many bursts of a debt count; then
+--          for the limit's own numbers and each tier ID, COST: what one unit adds to the debt, DRAIN: what leaves it per tick, TICK: microseconds per tick,
 --          BURST: the most units of debt.
 -- Answers  units granted, units left, microseconds until LEAST fits (0 of a grant, -1 never), -1, now in microseconds.
 if #KEYS == 0 then return 0 end -- only to be kept, before it is needed
 local wanted, least, asked = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local bursts = tonumber(ARGV[4])
 local EXACT = 2 ^ 53
 local MOST = 2 ^ 52 -- of debt
 local LONGEST = 34560000000 -- 400 days in milliseconds
@@ -60,17 +62,18 @@ if state then
 end
 
 local tiers, changed = {}, false
-for at = 4, #ARGV - 4, 5 do
+for at = 5, #ARGV - 4, 5 do
   local cost, drain, tick = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
   local burst = tonumber(ARGV[at + 4])
   local full = burst * cost
+  local most = math.min(full * bursts, MOST)
   local debt, owed, stamp = 0, 0, now
   local was, own = kept[ARGV[at]], tiers[1]
   if was then
     was.known = true
     debt, stamp = converted(was.debt, was.cost, cost), was.stamp
     -- no more is owed than these numbers know; the rest stays, as other gates may still have those that it was made with
-    owed = math.min(debt, full)
+    owed = math.min(debt, most)
     if now < stamp then
       -- the clock has stepped back: no time has passed, and it goes on from here
       stamp, changed = now, true
@@ -86,30 +89,41 @@ for at = 4, #ARGV - 4, 5 do
   elseif own and own.debt > 0 then
     -- a tier that this key has not met: it begins with what is owed by the limit's own numbers
     debt, changed = converted(own.debt, own.cost, cost), true
-    owed = math.min(debt, full)
+    owed = math.min(debt, most)
   end
   tiers[#tiers + 1] = {
     id = ARGV[at], cost = cost, drain = drain, tick = tick, burst = burst,
-    full = full, debt = debt, owed = owed, stamp = stamp,
+    full = full, most = most, debt = debt, owed = owed, stamp = stamp,
   }
+end
+
+-- the debt of a tier that takes note of units of another: up to all that it has
+local function noted(tier, units)
+  if units >= tier.burst then return math.max(tier.debt, tier.full) end
+  return math.max(tier.debt, math.min(tier.debt + units * tier.cost, tier.full))
 end
 
 local judged = tiers[asked]
 local fit = 0
 if judged.owed < judged.full then fit = math.floor((judged.full - judged.owed) / judged.cost) end
 local granted = math.min(wanted, fit)
-if granted < least then granted = 0 end
+if granted < least or least == 0 then granted = 0 end
 
 local retry = 0
 if granted > 0 then
   for at, tier in ipairs(tiers) do
-    if at == asked then
-      tier.debt = tier.debt + granted * tier.cost
-    elseif granted >= tier.burst then
-      tier.debt = math.max(tier.debt, tier.full)
-    else
-      -- others take note of the units, up to all that they have
-      tier.debt = math.max(tier.debt, math.min(tier.debt + granted * tier.cost, tier.full))
+    if at == asked then tier.debt = tier.debt + granted * tier.cost else tier.debt = noted(tier, granted) end
+  end
+elseif least == 0 then
+  changed = true
+  for at, tier in ipairs(tiers) do
+    if wanted > 0 and at ~= asked then
+      tier.debt = noted(tier, wanted)
+    elseif at == asked and wanted > 0 then
+      tier.debt = math.max(tier.debt, math.min(tier.debt + wanted * tier.cost, tier.most))
+    elseif at == asked then
+      -- of the others nothing comes back: else a client could pay its debts in one by requests in another
+      tier.debt = math.max(0, tier.debt + wanted * tier.cost)
     end
   end
 elseif least > judged.burst then

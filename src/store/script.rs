@@ -6,8 +6,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use redis::{Cmd, Value, cmd};
 
-use crate::limiter::sharing::promise::Terms;
-use crate::limiter::sharing::{Answer, Promise, Question};
+use crate::limiter::sharing::places::{LIFE_MICROS, Lend};
+use crate::limiter::sharing::promise::{RateTerms, Terms};
+use crate::limiter::sharing::{Amendment, Answer, Change, Promise, Question};
 use crate::units::OutOfRange;
 
 /// A script that a store keeps by the hash of its text.
@@ -24,6 +25,9 @@ pub static QUOTA: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("
 
 /// Judges one question of a quota whose windows slide.
 pub static SLIDING: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("sliding.lua")));
+
+/// Lends places.
+pub static PLACES: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("places.lua")));
 
 /// Writes that a gate is there, and says how many are.
 pub static MEMBERS: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("members.lua")));
@@ -64,8 +68,8 @@ impl ScriptCall<'_> {
 }
 
 /// Gives a store the scripts of questions before there are any: the first question need not bring its script along.
-pub fn to_keep() -> [Cmd; 4] {
-    [&RATE, &QUOTA, &SLIDING, &DELTAS].map(|script| {
+pub fn to_keep() -> [Cmd; 5] {
+    [&RATE, &QUOTA, &SLIDING, &PLACES, &DELTAS].map(|script| {
         let mut command = cmd("EVAL");
         command.arg(script.text).arg(0);
         command
@@ -81,6 +85,7 @@ pub fn key(prefix: &str, question: &Question, limit: &str) -> String {
         Promise::Rate { .. } => "rate",
         Promise::Quota { .. } | Promise::Calendar { .. } => "quota",
         Promise::Sliding { .. } => "sliding",
+        Promise::Places { .. } => "places",
     };
     format!("{prefix}{{{key}}}:{limit}:{kind}")
 }
@@ -105,27 +110,53 @@ pub fn bans_key(prefix: &str, place: &str) -> String {
 /// # Errors
 /// Numbers that no store can count.
 pub fn asks(question: &Question) -> Result<(&'static Script, Vec<i64>), OutOfRange> {
-    let (wanted, least) = (u64::from(question.wanted), u64::from(question.least));
-    let (script, numbers) = match question.promise().terms()? {
+    // places are lent one by one
+    run_of(question, (i64::from(question.wanted), i64::from(question.least)), (Lend::IfFree, 0))
+}
+
+/// The script that does what is told, and what it is given.
+///
+/// # Errors
+/// Numbers that no store can count.
+pub fn tells(Amendment { question, change }: &Amendment) -> Result<(&'static Script, Vec<i64>), OutOfRange> {
+    match *change {
+        Change::More(units) => run_of(question, (units.into(), 0), (Lend::Nothing, 0)),
+        Change::Less(units, ends) => run_of(question, (-i64::from(units), 0), (Lend::Nothing, ends)),
+        Change::Place(lend, ends) => run_of(question, (0, 0), (lend, ends)),
+    }
+}
+
+fn run_of(
+    question: &Question,
+    (wanted, least): (i64, i64),
+    (lend, ends): (Lend, u64),
+) -> Result<(&'static Script, Vec<i64>), OutOfRange> {
+    let whole = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+    Ok(match question.promise().terms()? {
         Terms::Rate(_) => {
-            let mut numbers = vec![wanted, least, u64::from(question.tier) + 1];
+            let bursts = if question.told { RateTerms::TOLD } else { 1 };
+            let mut numbers = vec![wanted, least, i64::from(question.tier) + 1, i64::from(bursts)];
             for tier in &*question.tiers {
                 if let Terms::Rate(rate) = tier.promise.terms()? {
                     let terms = [rate.cost, rate.drain, rate.tick_micros, u64::from(rate.burst)];
-                    numbers.push(u64::from(tier.id));
-                    numbers.extend(terms);
+                    numbers.push(i64::from(tier.id));
+                    numbers.extend(terms.map(whole));
                 }
             }
             (&*RATE, numbers)
         }
-        Terms::Quota(quota) => (&*QUOTA, vec![quota.window_micros, u64::from(quota.max), wanted, least]),
-        Terms::Sliding(quota) => (&*SLIDING, vec![quota.window_micros, u64::from(quota.max), wanted, least]),
-        Terms::Calendar(quota) => {
-            let numbers = [0, u64::from(quota.max), wanted, least].into_iter();
-            (&*QUOTA, numbers.chain(quota.begins).collect())
+        Terms::Quota(quota) => {
+            (&*QUOTA, vec![whole(quota.window_micros), i64::from(quota.max), wanted, least, whole(ends)])
         }
-    };
-    Ok((script, numbers.into_iter().map(|number| i64::try_from(number).unwrap_or(i64::MAX)).collect()))
+        Terms::Sliding(quota) => {
+            (&*SLIDING, vec![whole(quota.window_micros), i64::from(quota.max), wanted, least, whole(ends)])
+        }
+        Terms::Calendar(quota) => {
+            let numbers = [0, i64::from(quota.max), wanted, least, whole(ends)].into_iter();
+            (&*QUOTA, numbers.chain(quota.begins.map(whole)).collect())
+        }
+        Terms::Places(max) => (&*PLACES, vec![whole(LIFE_MICROS), i64::from(max), whole(lend.number()), whole(ends)]),
+    })
 }
 
 /// The answer in what a script said, and the store's time in microseconds since 1970; `None` if it is none to this question.
@@ -222,6 +253,7 @@ mod tests {
             begins: None,
             wanted: 3,
             least: 2,
+            told: false,
         }
     }
 

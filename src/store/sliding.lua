@@ -2,12 +2,13 @@
 -- The same as `grant` in crates/limits/src/limiter/sharing/promise.rs, number by number; all numbers are whole and below 2^53.
 --
 -- KEYS[1]  the key; gone two windows after its last one began. Its value: '1 WINDOW INDEX COUNT BEFORE', where 1 is the format.
--- ARGV     WINDOW: microseconds; MAX: units per window; WANTED and LEAST: units asked for.
+-- ARGV     WINDOW: microseconds; MAX: units per window; WANTED and LEAST: units asked for; with a LEAST of 0 nothing is asked, but
+--          told: WANTED more are charged, or come back if that is negative, of the window that ends at ENDS; ENDS.
 -- Answers  units granted, units left, microseconds until LEAST fits (0 of a grant, -1 never),
 --          microseconds until the window ends, now in microseconds.
 if #KEYS == 0 then return 0 end -- only to be kept, before it is needed
 local window, max = tonumber(ARGV[1]), tonumber(ARGV[2])
-local wanted, least = tonumber(ARGV[3]), tonumber(ARGV[4])
+local wanted, least, told = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local TICKS = 2 ^ 20
 
 local function ceil(a, b)
@@ -48,7 +49,14 @@ local rest = (index + 1) * window - now
 local weight = ceil(before * math.min(ticks, ceil(rest, tick)), ticks)
 local fit = math.max(0, max - count - weight)
 local granted = math.min(wanted, fit)
-if granted < least then granted = 0 end
+if granted < least or least == 0 then granted = 0 end
+
+local change = granted > 0
+if least == 0 and (wanted > 0 or told == now + rest) then
+  change, count = true, math.max(0, count + wanted)
+elseif least == 0 and told == now + rest - window then
+  change, before = true, math.max(0, before + wanted)
+end
 
 -- how many ticks before a window's end so much of the one before it leaves room for the least; 0 in none
 local function opens(taken, earlier)
@@ -59,10 +67,12 @@ local function opens(taken, earlier)
 end
 
 local retry = 0
-if granted > 0 then
+if change then
   local px = ceil(rest + window, 1000)
   local value = string.format('1 %.0f %.0f %.0f %.0f', window, index, count + granted, before)
   redis.call('SET', KEYS[1], value, 'PX', string.format('%.0f', px))
+elseif least == 0 then
+  retry = -1
 elseif least > max then
   retry = -1
 else

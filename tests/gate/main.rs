@@ -94,6 +94,8 @@ mod shared_bans;
 #[cfg(feature = "store")]
 mod shared_campaign;
 #[cfg(feature = "store")]
+mod shared_holds;
+#[cfg(feature = "store")]
 mod shared_limits;
 #[cfg(feature = "store")]
 mod shared_tiers;

@@ -215,7 +215,7 @@ fn a_directory_that_cannot_be_used_is_told_and_the_gate_serves() {
 }
 
 /// The table of `docs/operations.md`: what survives what.
-const SURVIVES: [(&str, [&str; 4]); 13] = [
+const SURVIVES: [(&str, [&str; 4]); 15] = [
     ("`rate`, `quota`, `recent_average`, `distinct`", ["kept", "kept", "kept", CRASHED]),
     ("pardons", ["kept", "kept", "kept", CRASHED]),
     ("the list of pardons", ["kept", "kept", ANEW, ANEW]),
@@ -226,6 +226,19 @@ const SURVIVES: [(&str, [&str; 4]); 13] = [
     ("`fair_share`: who waits", ["kept", WAITS, ENDED, ENDED]),
     ("shared limits: counts in the store", ["kept"; 4]),
     ("shared limits: leases of this process", ["kept", EXPIRE, EXPIRE, EXPIRE]),
+    (
+        "shared limits: places in the store",
+        [
+            "kept",
+            "kept until the old process's requests end",
+            "given back with their requests, or within 20 s",
+            "back within 20 s",
+        ],
+    ),
+    (
+        "shared limits: attempts that wait for their answers",
+        ["kept", "kept: the old process tells the store", "told with their requests, or charged", "charged"],
+    ),
     ("learned costs", ["kept", "kept", "kept", CRASHED]),
     (
         "history; decisions, under the same policy; offenders, under limits of the same names",

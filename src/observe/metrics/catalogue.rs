@@ -174,7 +174,7 @@ catalogue! {
     STORE_NODES = read("tidegate_store_nodes", Gauge, &["store"],
         "Gates that share the store, this one among them, as last known.");
     STORE_QUESTIONS = read("tidegate_store_questions_total", Counter, &["store"],
-        "Questions to the store about a key.");
+        "Questions to the store about a key, and what it was told of grants.");
     STORE_ANSWERS = read("tidegate_store_answers_total", Counter, &["store"],
         "Questions that the store answered.");
     STORE_WAITS = read("tidegate_store_waits_total", Counter, &["store"],

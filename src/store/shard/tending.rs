@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
 use redis::{RedisResult, cmd};
 use tokio::time::{sleep, timeout};
 
@@ -154,10 +155,12 @@ impl Shard {
 
     /// The first over a connection, which brings the scripts of questions along in the same breath.
     async fn first_beat(&self, servers: &Servers, wire: &mut Wire) -> RedisResult<Option<u32>> {
-        let [rate, quota, sliding, deltas] = script::to_keep();
-        let [mut one, mut two, mut three, mut four] = std::array::from_fn(|_| wire.clone());
+        let kept = script::to_keep();
         // a server that does not take them says so to the questions
-        let keep = async { tokio::join!(one.ask(&rate), two.ask(&quota), three.ask(&sliding), four.ask(&deltas)) };
+        let keep = join_all(kept.iter().map(|script| {
+            let mut wire = wire.clone();
+            async move { wire.ask(script).await }
+        }));
         let (_, beaten) = tokio::join!(keep, self.beat(servers, wire));
         beaten
     }

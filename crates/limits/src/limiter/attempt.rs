@@ -25,7 +25,11 @@ pub struct Attempt {
     /// The same attempt under another hash of its key.
     also: Option<pending::Attempt>,
     place: Place,
+    /// What is held back.
     cost: Cost,
+    /// What the request is held to cost, of which each of so many parts of the limit is charged as much.
+    stated: Cost,
+    parts: u32,
     at: Timestamp,
     sent: bool,
     /// Whether the journal is to know of its end.
@@ -42,7 +46,19 @@ impl Attempt {
         cost: Cost,
         at: Timestamp,
     ) -> Attempt {
-        Attempt { limiter, held: Some(held), also: None, place, cost, at, sent: false, told: true, deltas: None }
+        Attempt {
+            limiter,
+            held: Some(held),
+            also: None,
+            place,
+            cost,
+            stated: cost,
+            parts: 1,
+            at,
+            sent: false,
+            told: true,
+            deltas: None,
+        }
     }
 
     /// Takes over what the same attempt holds under another hash of its key; it is charged once, where both would be.
@@ -65,9 +81,14 @@ impl Attempt {
         self.held.take()
     }
 
-    /// What is held back for it.
-    pub fn cost(&self) -> Cost {
-        self.cost
+    /// It is one of a part of the limit, of which there are so many; it is held to cost `stated`.
+    pub(super) fn of_part(&mut self, stated: Cost, parts: u32) {
+        (self.stated, self.parts) = (stated, parts.max(1));
+    }
+
+    /// What it is held to cost.
+    pub fn stated(&self) -> Cost {
+        self.stated
     }
 
     /// The request has been passed on: what becomes of it is out of our hands.
@@ -89,6 +110,7 @@ impl Attempt {
         let Some(held) = self.held.take() else { return };
         // released after the charge, as the other
         let _also = self.also.take();
+        let charge = charge.map(|cost| Cost::new(cost.get().saturating_mul(self.parts)).unwrap_or(cost));
         match charge {
             Some(cost) => held.answered(|| self.limiter.charge(&self.place, now, cost)),
             None => drop(held),
@@ -105,7 +127,7 @@ impl Attempt {
 
 impl Drop for Attempt {
     fn drop(&mut self) {
-        let charge = self.sent.then_some(self.cost);
+        let charge = self.sent.then_some(self.stated);
         self.finish(self.at, charge);
     }
 }

@@ -15,11 +15,11 @@ pub enum Hold {
     Place(Lent),
     /// An attempt whose charge waits for its answer.
     Attempt(Attempt),
-    /// Either of them, in the process that has taken this one's place.
+    /// Either of them, in the process that has taken this one's place, or in a store.
     Elsewhere(Box<dyn HoldElsewhere>),
 }
 
-/// What a request of this process holds in the process that has taken its place.
+/// What a request of this process holds in the process that has taken its place, or in a store.
 pub trait HoldElsewhere: Debug + Send + Sync {
     /// Whether it is a place; else an attempt.
     fn is_place(&self) -> bool;
@@ -35,6 +35,9 @@ pub trait HoldElsewhere: Debug + Send + Sync {
 
     /// See [`Attempt::settle`].
     fn settle(self: Box<Self>, now: Timestamp, charge: Option<Cost>);
+
+    /// More is charged, whether it fits or not.
+    fn charge(&mut self, _cost: Cost) {}
 }
 
 /// A place that a request has of a limit.
@@ -118,11 +121,26 @@ impl Hold {
         }
     }
 
+    /// More is charged to what is held elsewhere, whether it fits or not.
+    pub fn charge(&mut self, cost: Cost) {
+        if let Hold::Elsewhere(hold) = self {
+            hold.charge(cost);
+        }
+    }
+
+    /// Of an attempt of this process: it is one of a part of the limit, of which there are so many, and is charged as often as that
+    /// whatever `stated` says it costs.
+    pub(super) fn of_part(&mut self, stated: Cost, parts: u32) {
+        if let Hold::Attempt(attempt) = self {
+            attempt.of_part(stated, parts);
+        }
+    }
+
     /// What is held back for an attempt; one of a place.
     pub fn cost(&self) -> Cost {
         match self {
             Hold::Place(_) => Cost::ONE,
-            Hold::Attempt(attempt) => attempt.cost(),
+            Hold::Attempt(attempt) => attempt.stated(),
             Hold::Elsewhere(hold) => hold.cost(),
         }
     }

@@ -181,6 +181,7 @@ impl Engine {
     /// The same; what the request holds then is put into `holds`, which is empty.
     pub fn admit_into(&self, evaluation: &mut Evaluation, now: Timestamp, holds: &mut Holds) -> Option<usize> {
         let contended = self.charge_all(evaluation, now, holds);
+        self.keep_grants(evaluation, holds);
         if let Some(token) = evaluation.token.take()
             && evaluation.decision.verdict == Verdict::Admitted
         {
@@ -200,8 +201,9 @@ impl Engine {
             return contended;
         }
         if evaluation.shared_slots != 0 {
-            self.admit_shared(evaluation, now, &mut contended);
+            self.admit_shared(evaluation, now, &mut contended, holds);
             if evaluation.decision.verdict != Verdict::Admitted {
+                holds.clear();
                 self.give_back(evaluation, now);
                 return contended;
             }
@@ -234,13 +236,25 @@ impl Engine {
     }
 
     /// Charges the limits that gates share, as they were settled; the first that is against the request ends it.
-    fn admit_shared(&self, evaluation: &mut Evaluation, now: Timestamp, contended: &mut Option<usize>) {
+    fn admit_shared(
+        &self,
+        evaluation: &mut Evaluation,
+        now: Timestamp,
+        contended: &mut Option<usize>,
+        holds: &mut Holds,
+    ) {
         for slot in self.to_settle(evaluation) {
             let (said, by) = self.charge_shared(evaluation, slot, now);
             let Some(reading) = evaluation.decision.readings.get_mut(slot) else { continue };
             reading.by = by;
             match said {
-                Ok(judgement) => reading.fill(&judgement),
+                Ok((judgement, hold)) => {
+                    reading.fill(&judgement);
+                    if let Some(hold) = hold {
+                        // as of a limit of the gate itself
+                        let _ = holds.try_push(Held { slot, hold });
+                    }
+                }
                 Err(lost) => {
                     *contended = contended.or(lost.contended.then_some(slot));
                     self.refuse_late(evaluation, slot, &lost, now);

@@ -6,7 +6,7 @@ use super::decision::{Decision, DecisionId, Readings, Refusal, Verdict};
 use super::shared_limit::SharedOutcome;
 use crate::client::Client;
 use crate::door::{Asks, Token};
-use crate::limiter::{Hold, Place, Probe};
+use crate::limiter::{Hold, HoldElsewhere, Place, Probe};
 use crate::policy::{Class, Route};
 use crate::request::Request;
 use crate::sketch::KeyHash;
@@ -74,6 +74,8 @@ pub struct Evaluation {
     pub(super) refills: u8,
     /// What became of shared limits, with the positions of their readings. Empty, and so not allocated, without any.
     pub(super) settled: Vec<(usize, SharedOutcome)>,
+    /// What stores granted to it, until it is admitted; of limits that count bytes until its end.
+    pub(super) at_stores: Vec<Held>,
     /// Bytes of bodies that have passed so far, for limits that count them.
     pub(super) carried: u64,
     /// What it asks its origin's door with, if that has one.
@@ -110,11 +112,17 @@ impl Evaluation {
             shared_slots: 0,
             refills: 0,
             settled: Vec::new(),
+            at_stores: Vec::new(),
             carried: 0,
             door: None,
             rate: None,
             token: None,
         }
+    }
+
+    /// Keeps what a store granted for the limit of the reading at this position, to be given back if the request is not admitted.
+    pub fn keep(&mut self, slot: usize, hold: Box<dyn HoldElsewhere>) {
+        self.at_stores.push(Held { slot, hold: Hold::Elsewhere(hold) });
     }
 
     /// Returns whether there is nothing to wait for and nothing to charge: no limit was asked.

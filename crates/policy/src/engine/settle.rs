@@ -8,6 +8,7 @@ use http::{HeaderName, StatusCode};
 use super::core::Engine;
 use super::decision::{Decision, Outcome};
 use super::evaluation::{Evaluation, Held, Holds};
+use super::shared_limit::SharedOutcome;
 use crate::policy::{CostRule, Counted, Mode, OnLimit, Rule};
 use crate::units::{Cost, Timestamp};
 use tidegate_http::lines::Lookup;
@@ -63,6 +64,7 @@ impl Engine {
         let before = evaluation.carried;
         evaluation.carried = before.saturating_add(bytes);
         let mut pause = 0;
+        let Evaluation { at_stores, settled, .. } = evaluation;
         let asked =
             evaluation.probes.iter().enumerate().filter_map(|(slot, probe)| Some((slot, &probe.as_ref()?.place)));
         for (slot, place) in asked.chain(evaluation.more.iter().map(|more| (more.slot, &more.place))) {
@@ -76,6 +78,17 @@ impl Engine {
             let units = |bytes: u64| bytes.div_ceil(u64::from(unit.max(1))).max(1);
             let more = units(evaluation.carried) - units(before);
             if let Ok(cost) = Cost::new(u32::try_from(more).unwrap_or(u32::MAX)) {
+                if let Some(held) = at_stores.iter_mut().find(|held| held.slot == slot) {
+                    held.hold.charge(cost);
+                    continue;
+                }
+                let cost = match settled.iter().find(|(known, _)| *known == slot) {
+                    // its store did not answer: one of so many parts of the limit is charged
+                    Some((_, SharedOutcome::Unanswered { nodes, .. })) => {
+                        Cost::new(cost.get().saturating_mul((*nodes).max(1))).unwrap_or(cost)
+                    }
+                    _ => cost,
+                };
                 limiter.charge(place, now, cost);
                 if let Some(sync) = self.peer_sync(reading.rule) {
                     sync.count(place, cost);

@@ -18,15 +18,14 @@ use arrayvec::ArrayVec;
 
 use super::core::Engine;
 use super::decision::{DecidedBy, Outcome, Verdict};
-use super::evaluation::Evaluation;
+use super::evaluation::{Evaluation, Holds};
 use super::keys::keys_into;
 use super::shared_limit::{Names, SharedLimit, SharedOutcome, refused};
+use super::store_grant::StoreGrant;
 use crate::client::key::Keys;
-use crate::limiter::sharing::{
-    Answer, Asking, Begin, Look, OnStoreError, Question, SecretRotation, Sharing, StoreError, Watch,
-};
-use crate::limiter::{Judgement, Lost, Probe};
-use crate::policy::{Mode, OnLimit, Route, StoreId};
+use crate::limiter::sharing::{Answer, Asking, Begin, Look, OnStoreError, Question, SecretRotation, StoreError, Watch};
+use crate::limiter::{Hold, Judgement, Lost, Probe};
+use crate::policy::{KnownBy, Mode, OnLimit, Route, StoreId};
 use crate::request::Request;
 use crate::sketch::KeyHash;
 use crate::units::{Cost, Timestamp};
@@ -74,6 +73,13 @@ const ATTEMPTS: u32 = 16;
 const FAULT: SharedOutcome = SharedOutcome::Unanswered { store_error: StoreError::Faulty, nodes: 1 };
 
 impl SharedCall {
+    /// What is to be kept of the grant, as the store is to be told more of it; `None` where all is known at once. It takes in the answers
+    /// to the questions of this call, too.
+    pub fn grant(&self) -> Option<StoreGrant> {
+        let cost = Cost::new(self.question.least).ok()?;
+        Some(StoreGrant::new(self.limit.known_by()?, cost, Arc::clone(&self.limit), self.key))
+    }
+
     /// Takes in the answer to [`SharedCall::question`]: gives the outcome for the request that asked, or the call with its next
     /// question while a secret is being replaced. `nodes` is how many gates there are.
     pub fn answered(
@@ -123,12 +129,16 @@ impl SharedCall {
             };
         }
         if answer.granted > 0 {
+            limit.refused().forget(key);
             return SharedOutcome::Paid { by, left: answer.left, low: false, lease: None };
         }
         if let Ok(cost) = Cost::new(question.least) {
             // another call may have brought some meanwhile
             if let Look::Holds { left, low, ends } = leases.take(key, cost, &promise, now) {
                 return SharedOutcome::Paid { by, left, low, lease: Some((ends, nodes)) };
+            }
+            if limit.known_by().is_some() {
+                limit.refused().note(key, now);
             }
             if let Some(retry_nanos) = answer.retry_nanos {
                 leases.remember(key, cost, &promise, retry_nanos, (began, now));
@@ -154,7 +164,7 @@ impl Engine {
             .collect();
         slots.sort_unstable_by_key(|slot| {
             let at = self.shared_at(evaluation, *slot);
-            let exact = at.filter(|(_, limit, _)| limit.shared().sharing == Sharing::Exact);
+            let exact = at.filter(|(_, limit, _)| limit.asks_each());
             (exact.map(|(_, limit, probe)| limit.held_by(&probe.place).1.most()), *slot)
         });
         slots
@@ -179,7 +189,7 @@ impl Engine {
             let call = self.call(evaluation, at, request, asking, now);
             call.map_or(SharedStep::Done(FAULT), SharedStep::Ask)
         };
-        if limit.shared().sharing == Sharing::Exact {
+        if limit.asks_each() {
             return ask(None);
         }
         if waited_for.is_none() {
@@ -262,7 +272,8 @@ impl Engine {
         let cost = probe.cost.get();
         let (wanted, least) = asking.as_ref().map_or((cost, cost), |asking| (asking.wanted(), asking.least()));
         let begins = self.limiter(rule).and_then(|limiter| limiter.windows_begin(now));
-        let mut question = Question { rule, key, tiers, tier: place.tier, begins, wanted, least };
+        let told = limit.known_by().is_some();
+        let mut question = Question { rule, key, tiers, tier: place.tier, begins, wanted, least, told };
         let rotation = previous.and_then(name).map(|previous| SecretRotation::begin(&mut question, previous));
         Some(SharedCall {
             question,
@@ -321,7 +332,7 @@ impl Engine {
         evaluation: &Evaluation,
         slot: usize,
         now: Timestamp,
-    ) -> (Result<Judgement, Lost>, DecidedBy) {
+    ) -> (Result<(Judgement, Option<Hold>), Lost>, DecidedBy) {
         let lost = |judgement| Err(Lost::refused(judgement));
         let Some((rule, limit, probe)) = self.shared_at(evaluation, slot) else {
             return (lost(refused(0, None)), DecidedBy::Gate);
@@ -331,16 +342,39 @@ impl Engine {
         match settled(evaluation, slot).unwrap_or(unsettled) {
             // in requests like this one, as of a limit of the gate itself
             SharedOutcome::Paid { by, left, .. } => {
-                (Ok(Judgement::admitted(left / probe.cost.get(), most / probe.cost.get())), by)
+                (Ok((Judgement::admitted(left / probe.cost.get(), most / probe.cost.get()), None)), by)
             }
             SharedOutcome::Refused { by, retry_nanos } => (lost(refused(most, retry_nanos)), by),
             SharedOutcome::Unanswered { store_error, nodes } => {
                 let charged = match (direction(limit, store_error), self.limiters().get(rule)) {
-                    (OnStoreError::Open, _) => Ok(Judgement::admitted(0, most)),
-                    (OnStoreError::Local, Some(limiter)) => limiter.admit_part(&probe.place, now, probe.cost, nodes),
+                    (OnStoreError::Open, _) => Ok((Judgement::admitted(0, most), None)),
+                    (OnStoreError::Local, Some(limiter)) => {
+                        limiter.admit_part(&probe.place, now, probe.cost, (nodes, most))
+                    }
                     (OnStoreError::Closed, _) | (OnStoreError::Local, None) => lost(refused(most, None)),
                 };
                 (charged, DecidedBy::Fallback)
+            }
+        }
+    }
+
+    /// Puts what stores granted to an admitted request with all that it holds, but for what counts bytes, which are charged as they pass.
+    /// Of another request it is given back.
+    pub(super) fn keep_grants(&self, evaluation: &mut Evaluation, holds: &mut Holds) {
+        let granted = std::mem::take(&mut evaluation.at_stores);
+        if evaluation.decision.verdict != Verdict::Admitted {
+            return;
+        }
+        for mut held in granted {
+            let known_by = self.shared_at(evaluation, held.slot).and_then(|(_, limit, _)| limit.known_by());
+            match known_by {
+                Some(KnownBy::Bytes) => {
+                    // its first unit is charged from here on
+                    held.hold.sent();
+                    evaluation.at_stores.push(held);
+                }
+                // there are as many places as keys
+                _ => drop(holds.try_push(held)),
             }
         }
     }

@@ -5,10 +5,11 @@
 use std::sync::Arc;
 
 use super::decision::DecidedBy;
+use super::just_refused::JustRefused;
 use crate::client::store_names::StoreNames;
 use crate::limiter::sharing::{Ends, Leases, Look, Promise, Sharing, StoreError, StoreTier};
 use crate::limiter::{Judgement, Place};
-use crate::policy::{Kind, Rule, Shared};
+use crate::policy::{Kind, KnownBy, Rule, Shared};
 use crate::sketch::{KeyHash, NextUnit};
 use crate::units::{Cost, OutOfRange, Period, Timestamp};
 
@@ -22,6 +23,10 @@ pub struct SharedLimit {
     previous: Option<Names>,
     /// The windows of a quota.
     period: Option<Period>,
+    /// When it is known what becomes of a grant, if not at once.
+    known_by: Option<KnownBy>,
+    /// Of one of which grants come back.
+    refused: JustRefused,
 }
 
 /// What became of one shared limit of a request.
@@ -81,7 +86,7 @@ impl Names {
 }
 
 fn promise(kind: &Kind) -> Result<Promise, OutOfRange> {
-    kind.store_promise().ok_or(OutOfRange { allowed: "`rate` or `quota`" })
+    kind.store_promise().ok_or(OutOfRange { allowed: "`rate`, `quota` or `inflight` by key" })
 }
 
 impl SharedLimit {
@@ -106,12 +111,36 @@ impl SharedLimit {
             _ => Arc::new(Leases::new(<Leases>::MEMORY)?),
         };
         let previous = previous.map(|previous| Names::new(rule, previous)).transpose()?;
-        Ok(Some(SharedLimit { shared, leases, names, previous, period }))
+        Ok(Some(SharedLimit {
+            shared,
+            leases,
+            names,
+            previous,
+            period,
+            known_by: KnownBy::of(rule),
+            refused: JustRefused::new(),
+        }))
     }
 
     /// Returns where and how the limit is shared.
     pub fn shared(&self) -> Shared {
         self.shared
+    }
+
+    /// Returns when it is known what becomes of what the store grants to a request; `None`: at once.
+    pub(super) fn known_by(&self) -> Option<KnownBy> {
+        self.known_by
+    }
+
+    /// Returns whether the store is asked about each request that it has not just refused. So it is where grants may come back: what was taken in
+    /// advance of answers that do not count would be lost.
+    pub(super) fn asks_each(&self) -> bool {
+        self.shared.sharing == Sharing::Exact || self.known_by.is_some()
+    }
+
+    /// Returns the keys that the store has just refused.
+    pub(super) fn refused(&self) -> &JustRefused {
+        &self.refused
     }
 
     /// Returns what this gate holds of the limit.
@@ -145,12 +174,17 @@ impl SharedLimit {
         if cost.get() > most {
             return (refused(most, None), false);
         }
+        if self.known_by.is_some() && !self.refused.has(key, now) {
+            return (Judgement::admitted(most, most), false);
+        }
         let known = self.leases.look(key, cost, &promise, now);
-        if self.shared.sharing == Sharing::Exact {
+        if self.asks_each() {
             return match known {
                 Look::Refused { retry_nanos, .. } => {
                     (refused(most, retry_nanos.map(|nanos| nanos.saturating_add(<Leases>::SLACK_NANOS))), false)
                 }
+                // when a place comes back is up to others
+                _ if self.known_by == Some(KnownBy::Place) => (refused(most, None), false),
                 _ => (Judgement::admitted(most, most), false),
             };
         }

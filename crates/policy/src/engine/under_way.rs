@@ -173,7 +173,7 @@ impl Engine {
         all
     }
 
-    /// Goes by what the other process said: the request holds what it holds there, or its verdict is a refusal.
+    /// Goes by what the other process said: the request holds what it holds there for what it held here, or its verdict is a refusal.
     pub fn admitted_elsewhere(
         &self,
         evaluation: &mut Evaluation,
@@ -182,6 +182,8 @@ impl Engine {
         holds: &mut Holds,
         now: Timestamp,
     ) {
+        // what a store granted, and what was charged instead, is this process's
+        holds.retain(|held| evaluation.shared_slots >> held.slot & 1 == 1);
         for (Asked { slot, .. }, Admitted { judgement, charged, hold }) in asked.iter().zip(answers) {
             if !charged {
                 self.refuse_late(evaluation, *slot, &Lost::refused(judgement), now);

@@ -10,6 +10,7 @@ pub mod cors;
 pub mod edit;
 pub mod fields;
 pub mod guard;
+pub mod known_by;
 pub mod origin;
 pub mod response;
 pub mod route;
@@ -27,6 +28,7 @@ pub use condition::Condition;
 pub use cors::Cors;
 pub use edit::{HeaderEdits, Template};
 pub use fields::{FieldFault, FieldsRead, RepeatedFields};
+pub use known_by::KnownBy;
 pub use origin::{
     Balance, CertificateFiles, Ejection, HealthCheck, InflightCap, OnClientAbort, Origin, OriginAddress, OriginTls,
     Probe, Protocol, QueueOrder, Retries, Timeouts,

@@ -8,6 +8,7 @@ mod rotation;
 mod silence;
 mod sliding;
 mod tiers;
+mod told;
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -15,7 +16,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, Method};
 use proptest::prelude::*;
-use tidegate_limits::limiter::sharing::promise::{self, State};
+use tidegate_limits::limiter::sharing::promise::{self, State, Terms};
 use tidegate_limits::limiter::sharing::{Answer, OnStoreError, Promise, Question, Sharing, StoreError, StoreKey};
 use tidegate_limits::units::Timestamp;
 use tidegate_limits::units::dice::mixed;
@@ -47,7 +48,7 @@ struct Store {
 impl Store {
     fn ask(&mut self, question: &Question, nanos: u64) -> Answer {
         self.questions += 1;
-        let terms: Vec<_> = question.tiers.iter().map(|tier| (tier.id, tier.promise.terms().unwrap())).collect();
+        let terms = terms_of(question);
         let key = question.key;
         let now = STORE_AT_ZERO + nanos / 1_000;
         self.keys.retain(|_, (_, ends)| *ends > now);
@@ -59,6 +60,11 @@ impl Store {
         }
         outcome.answer
     }
+}
+
+fn terms_of(question: &Question) -> Vec<(u32, Terms)> {
+    let terms = question.tiers.iter().map(|tier| (tier.id, tier.promise.terms().unwrap()));
+    terms.map(|(id, terms)| (id, if question.told { terms.told() } else { terms })).collect()
 }
 
 pub fn shared(rule: Rule, sharing: Sharing, on_store_error: OnStoreError) -> Rule {
@@ -387,8 +393,6 @@ fn two_thousand_hot_keys_seldom_wait_for_the_store() {
         assert!(waited <= 0.01, "{events}/s, {gates} gates, {per_second}/s {how}: {waited}");
     }
 }
-
-/// A request of a client whose store says nothing.
 
 #[test]
 fn who_is_refused_by_another_limit_costs_the_store_nothing() {

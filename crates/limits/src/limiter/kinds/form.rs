@@ -120,6 +120,8 @@ pub enum Shareable {
     Never,
     /// By an estimate.
     AsEstimate,
+    /// By asking the store.
+    ByAsking,
     /// In every way.
     Always,
 }

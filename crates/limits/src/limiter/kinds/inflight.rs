@@ -8,7 +8,7 @@ pub mod by_key;
 
 use std::sync::Arc;
 
-use super::form::{Allowance, Bound, Counts, Form, FromWords, LimitKind, Part, compared, numbers, own};
+use super::form::{Allowance, Bound, Counts, Form, FromWords, LimitKind, Part, Shareable, compared, numbers, own};
 use by_key::InflightByKey;
 
 use super::words::{Takes, Value, Word, Words};
@@ -16,6 +16,7 @@ use super::{Kind, MAX as SHARED_MAX};
 use crate::limiter::kind::{MIXED, Scope, Sketch};
 use crate::limiter::needs::{Needs, Owed};
 use crate::limiter::probe::{Probe, Seen};
+use crate::limiter::sharing::Promise;
 use crate::limiter::{Gauges, HeldElsewhere, Judgement, Lost, Moved, Place, Refuses, Slots, Spec, State, Taken};
 use crate::sketch::{Seed, SummingElsewhere};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
@@ -52,6 +53,7 @@ impl Inflight {
         warns_of_small_sketch: false,
         // 65,536 columns of eight rows: 10⁻¹⁴ for a thousand busy keys
         memory: Bytes(2 << 20),
+        sharing: Shareable::ByAsking,
         no_delay: Some("when a place becomes free is up to others"),
         ..Form::new::<Inflight>("inflight", "at most `max` at once.", "{ type: inflight, key: client_ip, max: 5 }")
     };
@@ -139,6 +141,10 @@ impl LimitKind for Inflight {
 
     fn scope(&self) -> Option<Scope> {
         Some(self.scope)
+    }
+
+    fn store_promise(&self) -> Option<Promise> {
+        self.is_keyed().then_some(Promise::Places { max: self.max })
     }
 }
 

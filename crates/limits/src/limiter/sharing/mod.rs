@@ -1,10 +1,13 @@
 //! Limits that several gates share through a store, without I/O.
 //!
 //! What this gate holds of a key are [`Leases`]. Where they do not suffice, a [`Question`] goes to the store, and an [`Answer`] or a
-//! [`StoreError`] comes back. Each store answers by the same arithmetic, which [`promise`] defines.
+//! [`StoreError`] comes back. Each store answers by the same arithmetic, which [`promise`] defines. What is known of a charge only later is
+//! told to the store then ([`amend`]), and places that come back are lent by it ([`places`]).
 
+pub mod amend;
 pub mod deltas;
 pub mod leases;
+pub mod places;
 pub mod promise;
 mod secret_rotation;
 
@@ -12,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::units::Rate;
+pub use amend::{Amendment, Change};
 pub use leases::{Asking, Begin, Ends, Leases, Look, Watch};
 pub use secret_rotation::SecretRotation;
 
@@ -114,6 +118,11 @@ pub enum Promise {
         /// begin, in seconds since 1970. In that time the store's clock must be.
         begins: [u32; 4],
     },
+    /// At most `max` at once, each given back, or lent anew before its end.
+    Places {
+        /// How many.
+        max: u32,
+    },
 }
 
 impl Promise {
@@ -124,7 +133,10 @@ impl Promise {
     pub fn most(&self) -> u32 {
         match self {
             Promise::Rate { burst, .. } => *burst,
-            Promise::Quota { max, .. } | Promise::Sliding { max, .. } | Promise::Calendar { max, .. } => *max,
+            Promise::Quota { max, .. }
+            | Promise::Sliding { max, .. }
+            | Promise::Calendar { max, .. }
+            | Promise::Places { max } => *max,
         }
     }
 
@@ -155,6 +167,8 @@ pub struct Question {
     pub wanted: u32,
     /// How much is needed for any to be of use; at least 1.
     pub least: u32,
+    /// Whether the store may be told of charges later that nobody asked for, so that a key may owe more than a burst.
+    pub told: bool,
 }
 
 impl Question {
@@ -184,8 +198,8 @@ pub struct Answer {
     /// Of a refusal: nanoseconds until `least` would fit if no other request took any; `None` when it never will. Of a grant
     /// `Some(0)`.
     pub retry_nanos: Option<u64>,
-    /// How many nanoseconds after the question was *sent* the grant ends at the latest: the rest of the window. `u64::MAX`
-    /// for a promise without windows.
+    /// How many nanoseconds after the question was *sent* the grant ends at the latest: the rest of the window, or of a place's life.
+    /// `u64::MAX` for a rate.
     pub ends_nanos: u64,
 }
 

@@ -26,10 +26,13 @@
 //! across one boundary at most `max·(1 + v/window)` is granted until v after it. It is spent later, in the same window: the promise holds
 //! for what is spent, too. Windows are otherwise those of a quota.
 
+mod kept;
+
 use std::time::Duration;
 
 use super::{Answer, Promise};
 use crate::units::{OutOfRange, Rate};
+pub use kept::{Debt, State};
 
 /// Lua counts exactly below this.
 const EXACT: u64 = 1 << 53;
@@ -46,6 +49,17 @@ const MOST_TICKS: u64 = 1 << 20;
 /// The longest tick, in microseconds.
 const LONGEST_TICK: u64 = 1_000_000;
 
+impl Terms {
+    /// The same, of a limit whose charges may be [told](super::amend) without having been asked for.
+    #[must_use]
+    pub fn told(self) -> Terms {
+        match self {
+            Terms::Rate(rate) => Terms::Rate(RateTerms { bursts: RateTerms::TOLD, ..rate }),
+            other => other,
+        }
+    }
+}
+
 /// A promise in the numbers that a store counts in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Terms {
@@ -57,6 +71,8 @@ pub enum Terms {
     Sliding(QuotaTerms),
     /// Of a quota whose windows are those of a calendar.
     Calendar(CalendarTerms),
+    /// Of [`places`](super::places): so many. They are counted there.
+    Places(u32),
 }
 
 /// See [`Terms`].
@@ -71,6 +87,8 @@ pub struct RateTerms {
     pub tick_micros: u64,
     /// The most units of debt.
     pub burst: u32,
+    /// How many bursts of a debt count: one, or where charges are told that nobody asked for [`RateTerms::TOLD`].
+    pub bursts: u32,
 }
 
 /// See [`Terms`].
@@ -109,11 +127,15 @@ impl Promise {
                     false => Err(OutOfRange { allowed: "windows that begin one after the other" }),
                 }
             }
+            Promise::Places { max } => Ok(Terms::Places(max)),
         }
     }
 }
 
 impl RateTerms {
+    /// How many bursts of a debt count where charges are told that nobody asked for.
+    pub const TOLD: u32 = 16;
+
     fn new(rate: Rate, burst: u32) -> Result<RateTerms, OutOfRange> {
         const ALLOWED: OutOfRange =
             OutOfRange { allowed: "a burst that comes back within 400 days, and a period of whole milliseconds" };
@@ -131,7 +153,7 @@ impl RateTerms {
                 && cost * u128::from(burst.max(1)) < u128::from(MOST_DEBT)
                 && let (Ok(drain), Ok(cost)) = (u64::try_from(drain), u64::try_from(cost))
             {
-                return Ok(RateTerms { cost, drain, tick_micros, burst });
+                return Ok(RateTerms { cost, drain, tick_micros, burst, bursts: 1 });
             }
             tick_micros *= 10;
         }
@@ -141,6 +163,11 @@ impl RateTerms {
     /// The debt beyond which nothing is granted.
     fn full(&self) -> u64 {
         u64::from(self.burst) * self.cost
+    }
+
+    /// The most of a debt that counts.
+    pub(super) fn most(&self) -> u64 {
+        self.full().saturating_mul(u64::from(self.bursts)).min(MOST_DEBT)
     }
 
     /// How long `debt` takes to drain, in whole ticks.
@@ -189,77 +216,6 @@ fn common_divisor(mut a: u128, mut b: u128) -> u128 {
     a
 }
 
-/// What a store keeps of a key.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum State {
-    /// Of a rate: by the limit's own numbers and those of its tiers.
-    Rate(Vec<Debt>),
-    /// Of a quota, whose tiers have windows in common.
-    Quota {
-        /// The [`QuotaTerms::window_micros`] that the window was numbered with.
-        window: u64,
-        /// Windows since 1970.
-        index: u64,
-        /// Units granted in it.
-        count: u64,
-    },
-    /// Of a quota whose windows slide.
-    Sliding {
-        /// The [`QuotaTerms::window_micros`] that the window was numbered with.
-        window: u64,
-        /// Windows since 1970.
-        index: u64,
-        /// Units granted in it.
-        count: u64,
-        /// Units granted in the one before.
-        before: u64,
-    },
-    /// Of a quota by the calendar.
-    Calendar {
-        /// When the window began, in microseconds since 1970.
-        begins: u64,
-        /// When it ends.
-        ends: u64,
-        /// Units granted in it.
-        count: u64,
-    },
-}
-
-/// What a key owes by the numbers of one tier.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Debt {
-    /// The [`StoreTier::id`](super::StoreTier::id).
-    pub id: u32,
-    /// The [`RateTerms::cost`] that the debt was counted with.
-    pub cost: u64,
-    /// The debt at the stamp.
-    pub debt: u64,
-    /// Microseconds since 1970, a whole number of ticks before or at the time of writing.
-    pub stamp: u64,
-    /// When it has drained, likewise.
-    pub ends: u64,
-}
-
-impl std::fmt::Display for State {
-    /// The value in the store; its first number is the format's.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            State::Rate(debts) => match debts.as_slice() {
-                [Debt { id: 0, cost, debt, stamp, .. }] => write!(f, "1 {cost} {debt} {stamp}"),
-                debts => {
-                    write!(f, "2")?;
-                    debts.iter().try_for_each(|Debt { id, cost, debt, stamp, ends }| {
-                        write!(f, " {id} {cost} {debt} {stamp} {ends}")
-                    })
-                }
-            },
-            State::Quota { window, index, count } => write!(f, "1 {window} {index} {count}"),
-            State::Sliding { window, index, count, before } => write!(f, "1 {window} {index} {count} {before}"),
-            State::Calendar { begins, ends, count } => write!(f, "2 {begins} {ends} {count}"),
-        }
-    }
-}
-
 /// What becomes of a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
@@ -286,30 +242,28 @@ pub fn grant(
         Some((_, Terms::Quota(judged))) => grant_of_quota(state, judged, wanted, least, now),
         Some((_, Terms::Sliding(judged))) => grant_of_sliding(state, judged, wanted, least, now),
         Some((_, Terms::Calendar(judged))) => grant_of_calendar(state, judged, wanted, least, now),
-        None => Outcome { answer: answer(0, 0, None, None), written: None },
+        Some((_, Terms::Places(_))) | None => Outcome { answer: answer(0, 0, None, None), written: None },
     }
 }
 
 /// What a key owes by the numbers of one tier, now.
-struct Owing<'t> {
+pub(super) struct Owing<'t> {
     id: u32,
-    terms: &'t RateTerms,
+    pub terms: &'t RateTerms,
     /// All that it owes.
-    debt: u64,
+    pub debt: u64,
     /// What of that these numbers know.
     owed: u64,
     stamp: u64,
 }
 
-fn grant_of_rate(
-    state: Option<&State>,
-    terms: &[(u32, Terms)],
-    (asked, judged): (usize, &RateTerms),
-    wanted: u32,
-    least: u32,
-    now: u64,
-) -> Outcome {
-    let kept = if let Some(State::Rate(debts)) = state { debts.as_slice() } else { &[] };
+/// The debts that a store keeps of a key.
+pub(super) fn debts_of(state: Option<&State>) -> &[Debt] {
+    if let Some(State::Rate(debts)) = state { debts } else { &[] }
+}
+
+/// What a key owes now by the numbers of each tier, and whether that is to be kept whatever comes of the question.
+pub(super) fn owing<'t>(kept: &[Debt], terms: &'t [(u32, Terms)], now: u64) -> (Vec<Owing<'t>>, bool) {
     let (mut tiers, mut changed) = (Vec::<Owing<'_>>::new(), false);
     for (id, terms) in terms {
         let Terms::Rate(terms) = terms else { continue };
@@ -317,7 +271,7 @@ fn grant_of_rate(
         // of two tiers with one condition the first judges
         if let Some(was) = kept.iter().rfind(|kept| kept.id == *id) {
             tier.debt = terms.converted(was.debt, was.cost);
-            tier.owed = tier.debt.min(terms.full());
+            tier.owed = tier.debt.min(terms.most());
             if now < was.stamp {
                 changed = true;
             } else {
@@ -329,23 +283,41 @@ fn grant_of_rate(
         } else if let Some(own) = tiers.first().filter(|own| own.debt > 0) {
             // a tier that this key has not met: it begins with what is owed by the limit's own numbers
             (tier.debt, changed) = (terms.converted(own.debt, own.terms.cost), true);
-            tier.owed = tier.debt.min(terms.full());
+            tier.owed = tier.debt.min(terms.most());
         }
         tiers.push(tier);
     }
+    (tiers, changed)
+}
+
+impl Owing<'_> {
+    /// The debt of a tier that takes note of units of another: up to all that it has.
+    pub fn noted(&self, units: u64) -> u64 {
+        let whole = self.terms.full();
+        match units >= u64::from(self.terms.burst) {
+            true => self.debt.max(whole),
+            false => self.debt.max(whole.min(self.debt + units * self.terms.cost)),
+        }
+    }
+}
+
+fn grant_of_rate(
+    state: Option<&State>,
+    terms: &[(u32, Terms)],
+    (asked, judged): (usize, &RateTerms),
+    wanted: u32,
+    least: u32,
+    now: u64,
+) -> Outcome {
+    let kept = debts_of(state);
+    let (mut tiers, changed) = owing(kept, terms, now);
     let (owed, stamp) = tiers.get(asked).map_or((0, now), |tier| (tier.owed, tier.stamp));
     let fit = judged.full().saturating_sub(owed) / judged.cost;
     let granted = u64::from(wanted).min(fit);
     let granted = if granted < u64::from(least) { 0 } else { granted };
     let retry = if granted > 0 {
         for (at, tier) in tiers.iter_mut().enumerate() {
-            let whole = tier.terms.full();
-            tier.debt = match granted {
-                _ if at == asked => tier.debt + granted * tier.terms.cost,
-                _ if granted >= u64::from(tier.terms.burst) => tier.debt.max(whole),
-                // others take note of the units, up to all that they have
-                _ => tier.debt.max(whole.min(tier.debt + granted * tier.terms.cost)),
-            };
+            tier.debt = if at == asked { tier.debt + granted * tier.terms.cost } else { tier.noted(granted) };
         }
         Some(0)
     } else {
@@ -357,7 +329,7 @@ fn grant_of_rate(
 }
 
 /// What is kept then, and for how many milliseconds.
-fn written(tiers: &[Owing<'_>], kept: &[Debt], now: u64) -> (State, u64) {
+pub(super) fn written(tiers: &[Owing<'_>], kept: &[Debt], now: u64) -> (State, u64) {
     let ours = tiers.iter().map(|&Owing { id, terms, debt, stamp, .. }| {
         let ends = now + (terms.drained_micros(debt) - (now - stamp));
         Debt { id, cost: terms.cost, debt, stamp, ends }
@@ -370,7 +342,8 @@ fn written(tiers: &[Owing<'_>], kept: &[Debt], now: u64) -> (State, u64) {
     (State::Rate(debts), (ends - now).div_ceil(1_000).clamp(1, longest))
 }
 
-fn grant_of_quota(state: Option<&State>, terms: &QuotaTerms, wanted: u32, least: u32, now: u64) -> Outcome {
+/// The present window of a quota, and what was granted in it.
+pub(super) fn window(state: Option<&State>, terms: &QuotaTerms, now: u64) -> (u64, u64) {
     let (mut index, mut count) = (now / terms.window_micros, 0);
     match state {
         Some(&State::Quota { window, index: kept, count: taken }) if window == terms.window_micros && kept >= index => {
@@ -383,13 +356,19 @@ fn grant_of_quota(state: Option<&State>, terms: &QuotaTerms, wanted: u32, least:
         Some(&State::Calendar { ends, count: taken, .. }) if ends > now => count = taken,
         _ => {}
     }
+    (index, count)
+}
+
+fn grant_of_quota(state: Option<&State>, terms: &QuotaTerms, wanted: u32, least: u32, now: u64) -> Outcome {
+    let (index, count) = window(state, terms, now);
     let ends = (index + 1) * terms.window_micros;
     let kept = |count| State::Quota { window: terms.window_micros, index, count };
     counted((count, ends, terms.max), kept, wanted, least, now)
 }
 
-fn grant_of_sliding(state: Option<&State>, terms: &QuotaTerms, wanted: u32, least: u32, now: u64) -> Outcome {
-    let (length, max) = (terms.window_micros, u64::from(terms.max));
+/// The present window of a sliding quota, and what was granted in it and in the one before.
+pub(super) fn sliding_window(state: Option<&State>, terms: &QuotaTerms, now: u64) -> (u64, u64, u64) {
+    let length = terms.window_micros;
     let (mut index, mut count, mut before) = (now / length, 0, 0);
     match state {
         // a clock that steps back stays in the window that it had reached
@@ -407,6 +386,12 @@ fn grant_of_sliding(state: Option<&State>, terms: &QuotaTerms, wanted: u32, leas
         }
         _ => {}
     }
+    (index, count, before)
+}
+
+fn grant_of_sliding(state: Option<&State>, terms: &QuotaTerms, wanted: u32, least: u32, now: u64) -> Outcome {
+    let (length, max) = (terms.window_micros, u64::from(terms.max));
+    let (index, count, before) = sliding_window(state, terms, now);
     let (tick, ticks) = terms.ticks();
     let rest = (index + 1) * length - now;
     let weight = (before * rest.div_ceil(tick).min(ticks)).div_ceil(ticks);
@@ -433,12 +418,11 @@ fn grant_of_sliding(state: Option<&State>, terms: &QuotaTerms, wanted: u32, leas
     Outcome { answer: answer(0, fit, retry, Some(rest)), written: None }
 }
 
-fn grant_of_calendar(state: Option<&State>, terms: &CalendarTerms, wanted: u32, least: u32, now: u64) -> Outcome {
+/// The present window of a calendar, from when to when, and what was granted in it.
+pub(super) fn calendar_window(state: Option<&State>, terms: &CalendarTerms, now: u64) -> Option<(u64, u64, u64)> {
     let windows = terms.begins.iter().zip(terms.begins.iter().skip(1));
     let present = windows.rev().find(|(begins, ends)| **begins <= now && now < **ends);
-    let Some((&(mut begins), &(mut ends))) = present else {
-        return Outcome { answer: answer(0, 0, None, None), written: None };
-    };
+    let (&(mut begins), &(mut ends)) = present?;
     let mut count = 0;
     match state {
         // a clock that steps back stays in the window that it had reached
@@ -453,6 +437,13 @@ fn grant_of_calendar(state: Option<&State>, terms: &CalendarTerms, wanted: u32, 
         }
         _ => {}
     }
+    Some((begins, ends, count))
+}
+
+fn grant_of_calendar(state: Option<&State>, terms: &CalendarTerms, wanted: u32, least: u32, now: u64) -> Outcome {
+    let Some((begins, ends, count)) = calendar_window(state, terms, now) else {
+        return Outcome { answer: answer(0, 0, None, None), written: None };
+    };
     let kept = |count| State::Calendar { begins, ends, count };
     counted((count, ends, terms.max), kept, wanted, least, now)
 }

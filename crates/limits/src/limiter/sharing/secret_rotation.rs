@@ -15,7 +15,7 @@
 
 use std::sync::Arc;
 
-use super::{Answer, Question, StoreKey, StoreTier};
+use super::{Answer, Promise, Question, StoreKey, StoreTier};
 
 /// The questions about a key that has two names.
 #[derive(Debug)]
@@ -52,7 +52,9 @@ impl SecretRotation {
             Stage::Previous(previous) => {
                 let both = both(&previous, &answer);
                 let behind = answer.left.saturating_sub(previous.left);
-                if both.granted == 0 || behind == 0 {
+                // of places none is taken that nobody gives back
+                let lent = matches!(question.promise(), Promise::Places { .. });
+                if both.granted == 0 || behind == 0 || lent {
                     return Some(both);
                 }
                 (question.wanted, question.least) = (behind, 1);
@@ -79,7 +81,6 @@ fn both(one: &Answer, other: &Answer) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limiter::sharing::Promise;
     use crate::units::Rate;
     use std::time::Duration;
 
@@ -90,7 +91,7 @@ mod tests {
         let promise = Promise::Rate { rate: Rate::new(10, Duration::from_secs(1)).unwrap(), burst: 20 };
         let tiers: Arc<[StoreTier]> = [StoreTier { id: 0, promise }].into();
         let mut question =
-            Question { rule: 0, key: PRESENT, tiers: tiers.clone(), tier: 0, begins: None, wanted, least };
+            Question { rule: 0, key: PRESENT, tiers: tiers.clone(), tier: 0, begins: None, wanted, least, told: false };
         let rotation = SecretRotation::begin(&mut question, (PREVIOUS, tiers));
         assert_eq!((question.key, question.wanted, question.least), (PREVIOUS, wanted, least));
         (rotation, question)

@@ -21,7 +21,7 @@ use crate::config::tree::Tree;
 use crate::config::word::StoreModeWord;
 use crate::limiter::sharing::{OnStoreError, Sharing};
 use crate::policy::route::Action;
-use crate::policy::{Mode, Policy, Store, StoreId, StoreMode};
+use crate::policy::{KnownBy, Mode, Policy, Store, StoreId, StoreMode};
 
 /// What a person notices when every request waits for it.
 const LONG_FOR_EXACT: Duration = Duration::from_millis(50);
@@ -211,18 +211,27 @@ impl Stores {
 
     /// Every request of an exact limit waits for the store.
     fn check_exact(&self, by: &Use, rule: usize, policy: &Policy, faults: &mut Faults) {
-        let Some(shared) = policy.rules.get(rule).and_then(|rule| rule.shared) else { return };
+        let Some(rule) = policy.rules.get(rule) else { return };
+        let Some(shared) = rule.shared else { return };
         let Some(store) = self.list.get(shared.store.0).filter(|store| store.timeout > LONG_FOR_EXACT) else { return };
-        if shared.sharing != Sharing::Exact {
-            return;
-        }
+        let told = KnownBy::of(rule).is_some();
+        let (what, else_by) = match shared.sharing {
+            Sharing::Exact if told => ("`sharing: exact`", "sharing: estimate"),
+            Sharing::Exact => ("`sharing: exact`", "sharing: lease"),
+            Sharing::Lease if told => ("a limit that asks about each request,", "sharing: estimate"),
+            _ => return,
+        };
+        let otherwise = match KnownBy::of(rule) {
+            Some(KnownBy::Place) => String::new(),
+            _ => format!(", or `{else_by}`"),
+        };
         let fault = Diagnostic::new(
             Code::SLOW_STORE,
             by.sharing.unwrap_or(by.store),
-            format!("`sharing: exact` on a store with a timeout of {}", duration(store.timeout)),
+            format!("{what} on a store with a timeout of {}", duration(store.timeout)),
         )
         .label("every request may wait that long")
-        .help(format!("a `timeout` of at most {} is usual, or `sharing: lease`", duration(LONG_FOR_EXACT)));
+        .help(format!("a `timeout` of at most {} is usual{otherwise}", duration(LONG_FOR_EXACT)));
         let place = self.named.iter().find(|named| named.store == Some(shared.store)).and_then(|named| named.timeout);
         faults.push(match place {
             Some(place) => fault.related(place, "the store's timeout"),

@@ -78,12 +78,11 @@ section! {
         optional ban: PenaltyBan,
         /// What a client gets that this limit refuses, over `responses` of the route and of the policy.
         optional response: Refusal,
-        /// The store of `stores` through which all gates share the limit: its numbers hold for all of them together. For `rate`
-        /// and `quota`; `count: responses`, `cost: response:HEADER`, a rate of bytes and `recent_average` need `sharing: estimate`;
-        /// not with `delay`. Needs `secrets.client_hmac`. Default: every gate counts for itself.
+        /// The store of `stores` through which all gates share the limit: its numbers hold for all of them together. For `rate`,
+        /// `quota` and `inflight` by key; `recent_average` needs `sharing: estimate`; not with `delay`, nor with `upgraded`. Needs `secrets.client_hmac`. Default: every gate counts for itself.
         optional store: Name,
         /// How gates share it. `lease` (default): each takes a little of the budget in advance and spends it by itself, so that few
-        /// requests wait for the store. `exact`: the store is asked about every request that it has not just refused. `estimate`: no
+        /// requests wait for the store; of `inflight`, `count: responses`, `cost: response:HEADER` and rates of bytes nothing is taken in advance, as with `exact`. `exact`: the store is asked about every request that it has not just refused. `estimate`: no
         /// request waits; each gate grants the whole limit, and four to ten times a second charges what the others admitted, so that a flood over all gates is
         /// found and shed early, but the limit is not exact. With `store`.
         optional sharing: Sharing,

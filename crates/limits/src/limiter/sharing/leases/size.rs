@@ -133,7 +133,9 @@ impl Terms {
                 let most = u64::from(nodes).saturating_mul(u64::from(part.max(1)));
                 if rate.interval_nanos().saturating_mul(most) <= LIFE / 2 { LONG_LIFE } else { LIFE }
             }
-            Promise::Quota { .. } | Promise::Sliding { .. } | Promise::Calendar { .. } => LONG_LIFE,
+            Promise::Quota { .. } | Promise::Sliding { .. } | Promise::Calendar { .. } | Promise::Places { .. } => {
+                LONG_LIFE
+            }
         };
         let back = match promise {
             Promise::Rate { rate, .. } => life / rate.interval_nanos().max(1),
@@ -143,6 +145,8 @@ impl Terms {
                 let back = u128::from(*max) * u128::from(life) / window.as_nanos().max(1);
                 u64::try_from(back).unwrap_or(u64::MAX)
             }
+            // none is taken in advance
+            Promise::Places { .. } => 0,
         };
         let stock = (back / u64::from(nodes) / 20).min(MOST_STOCK) as u32;
         Terms { part, life, stock: stock.min(part) }
@@ -171,7 +175,7 @@ impl Terms {
 pub(super) fn pause(size: u32, promise: &Promise) -> u64 {
     match promise {
         Promise::Rate { rate, .. } => rate.interval_nanos().saturating_mul(u64::from(size)).min(PAUSE),
-        Promise::Quota { .. } | Promise::Sliding { .. } | Promise::Calendar { .. } => 0,
+        Promise::Quota { .. } | Promise::Sliding { .. } | Promise::Calendar { .. } | Promise::Places { .. } => 0,
     }
 }
 
@@ -188,7 +192,7 @@ pub(super) fn spent_for(size: u32, promise: &Promise, (ends, took): (u64, u64)) 
         }
         Promise::Quota { .. } | Promise::Calendar { .. } => Some(ends.saturating_add(LEAD_NANOS)),
         // only the store knows how much of the window before still counts
-        Promise::Sliding { .. } => None,
+        Promise::Sliding { .. } | Promise::Places { .. } => None,
     }
 }
 
@@ -196,7 +200,7 @@ pub(super) fn spent_for(size: u32, promise: &Promise, (ends, took): (u64, u64)) 
 pub(super) fn longer(less: u32, cost: u32, promise: &Promise) -> u64 {
     match promise {
         Promise::Rate { rate, .. } => rate.interval_nanos().saturating_mul(u64::from(cost.saturating_sub(less))),
-        Promise::Quota { .. } | Promise::Sliding { .. } | Promise::Calendar { .. } => 0,
+        Promise::Quota { .. } | Promise::Sliding { .. } | Promise::Calendar { .. } | Promise::Places { .. } => 0,
     }
 }
 

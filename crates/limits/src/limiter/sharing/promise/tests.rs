@@ -15,7 +15,7 @@ fn rate(events: u32, period: Duration, burst: u32) -> Promise {
 fn rate_terms(promise: Promise) -> RateTerms {
     match promise.terms().unwrap() {
         Terms::Rate(terms) => terms,
-        Terms::Quota(_) | Terms::Sliding(_) | Terms::Calendar(_) => panic!("a rate"),
+        _ => panic!("a rate"),
     }
 }
 
@@ -31,7 +31,7 @@ fn kept(outcome: &Outcome, before: Option<State>) -> Option<State> {
 #[test]
 fn a_rate_is_counted_without_a_common_divisor() {
     let terms = rate_terms(rate(10, SECOND, 5));
-    assert_eq!(terms, RateTerms { cost: 100_000, drain: 1, tick_micros: 1, burst: 5 });
+    assert_eq!(terms, RateTerms { cost: 100_000, drain: 1, tick_micros: 1, burst: 5, bursts: 1 });
     let terms = rate_terms(rate(7, SECOND, 5));
     assert_eq!((terms.cost, terms.drain), (1_000_000, 7));
     let terms = rate_terms(rate(10_000_000, SECOND, 5));

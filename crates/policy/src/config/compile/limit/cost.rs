@@ -141,6 +141,6 @@ pub fn is_deferred(written: &Written<'_>) -> bool {
 }
 
 /// Whether its rate is one of bytes.
-pub fn counts_bytes(written: &Written<'_>) -> bool {
+fn counts_bytes(written: &Written<'_>) -> bool {
     written.limit.own.counts_bytes()
 }

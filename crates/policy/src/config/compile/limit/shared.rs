@@ -2,14 +2,11 @@
 
 use std::borrow::Cow;
 
-use super::cost::counts_bytes;
 use super::written::Written;
 use crate::config::compile::checks::out_of_place;
 use crate::config::compile::stores::{Stores, Use};
 use crate::config::fault::{Code, Diagnostic, Faults};
-use crate::config::limit_value::{CostText, CountText};
 use crate::config::read::Field;
-use crate::config::shape::Either;
 use crate::config::span::Span;
 use crate::config::word::{all_of, limit_words};
 use crate::limiter::Form;
@@ -39,7 +36,7 @@ pub fn shared(
     };
     let store = stores.find(at, faults);
     let sharing = limit.sharing.value().copied().unwrap_or(Sharing::Lease);
-    let obstacles = obstacles(written, action, sharing);
+    let obstacles = obstacles(written, kind, action, sharing);
     let possible = obstacles.is_empty();
     for obstacle in obstacles {
         let fault = Diagnostic::error(Code::NOT_SHARED, at.span, obstacle.message).label(obstacle.why);
@@ -103,55 +100,55 @@ struct Obstacle {
     way_out: Cow<'static, str>,
 }
 
-fn obstacles(written: &Written<'_>, action: Option<&OnLimit>, sharing: Sharing) -> Vec<Obstacle> {
+fn obstacles(written: &Written<'_>, kind: Option<&Kind>, action: Option<&OnLimit>, sharing: Sharing) -> Vec<Obstacle> {
     const ESTIMATED: &str =
         "`sharing: estimate` shares it as an estimate; without `store`, every gate counts for itself";
-    const AT_ONCE: &str = "what the store is asked for is charged at once";
+    const ASKED: &str =
+        "`sharing: exact` asks the store about each request; without `store`, every gate counts for itself";
     let (limit, estimate) = (written.limit, sharing == Sharing::Estimate);
     let mut found = Vec::new();
     let form = written.form;
-    if form.sharing == Shareable::Never || form.sharing == Shareable::AsEstimate && !estimate {
-        let (fits, can): (fn(&Form) -> bool, _) = match estimate {
-            true => (|form| form.sharing != Shareable::Never, "can be"),
-            false => (|form| form.sharing == Shareable::Always, "can be shared"),
+    let fits = |form: &Form| match form.sharing {
+        Shareable::Never => false,
+        Shareable::AsEstimate => estimate,
+        Shareable::ByAsking => !estimate,
+        Shareable::Always => true,
+    };
+    if !fits(form) {
+        let can: fn(&Form) -> bool = match estimate {
+            true => |form| matches!(form.sharing, Shareable::Always | Shareable::AsEstimate),
+            false => |form| matches!(form.sharing, Shareable::Always | Shareable::ByAsking),
         };
-        let others = all_of(&limit_words(fits));
+        let others = all_of(&limit_words(can));
         found.push(Obstacle {
             message: format!("a limit of type `{}` cannot be shared", form.word),
             why: if estimate { "gates cannot add up what others counted" } else { "the store keeps no such count" },
             place: limit.r#type.get().map(|at| at.span),
             way_out: match form.sharing {
                 Shareable::AsEstimate => ESTIMATED.into(),
-                _ => format!("types {others} {can}; without `store`, every gate counts for itself").into(),
+                Shareable::ByAsking => ASKED.into(),
+                _ => format!("types {others} can be shared; without `store`, every gate counts for itself").into(),
             },
         });
         return found;
     }
-    // gates tell each other of whatever each has charged, when it has
-    let asks = |needs_an_estimate: bool| needs_an_estimate && !estimate;
-    if asks(matches!(limit.count.value(), Some(CountText::Responses(_)))) {
-        found.push(Obstacle {
-            message: "a limit that counts answers cannot be shared".into(),
-            why: AT_ONCE,
-            place: limit.count.key(),
-            way_out: ESTIMATED.into(),
-        });
-    }
-    if asks(matches!(limit.cost.value(), Some(Either::Short(CostText::Response(_))))) {
-        found.push(Obstacle {
-            message: "a limit whose cost the answer says cannot be shared".into(),
-            why: AT_ONCE,
-            place: limit.cost.key(),
-            way_out: ESTIMATED.into(),
-        });
-    }
-    if asks(counts_bytes(written)) {
-        found.push(Obstacle {
-            message: "a rate of bytes cannot be shared".into(),
-            why: "bytes are charged as they pass, without being asked for",
-            place: limit.own.field("rate").key(),
-            way_out: ESTIMATED.into(),
-        });
+    if form.sharing == Shareable::ByAsking {
+        if kind.is_some_and(|kind| kind.store_promise().is_none()) {
+            found.push(Obstacle {
+                message: "a limit of what this gate has under way cannot be shared".into(),
+                why: "the store counts by key",
+                place: limit.key.key().or(limit.r#type.get().map(|at| at.span)),
+                way_out: "name a `key` such as `client_ip`; without `store`, every gate counts for itself".into(),
+            });
+        }
+        if let Some(upgraded) = limit.own.field("upgraded").key() {
+            found.push(Obstacle {
+                message: "places of switched connections cannot be shared".into(),
+                why: "in the store a connection that is switched keeps its place",
+                place: Some(upgraded),
+                way_out: "leave `upgraded` out: they count in `max`".into(),
+            });
+        }
     }
     if matches!(action, Some(OnLimit::Delay { .. })) {
         found.push(Obstacle {
