@@ -28,6 +28,7 @@ use tidegate_http::fault::HeadFault;
 /// `guard`, dropped behind it, counts it.
 ///
 /// Not an `async fn`, which would have room for each argument twice, as it came and where it is used.
+#[expect(clippy::manual_async_fn, reason = "an `async fn` would be larger")]
 pub fn serve<A>(
     guard: impl Send + 'static,
     servers: Servers<A>,

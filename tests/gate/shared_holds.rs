@@ -123,6 +123,12 @@ fn bytes_that_pass_at_one_gate_are_charged_at_all() {
     });
 }
 
+/// How many places the store has written down.
+fn lent(store: &Server) -> u32 {
+    let value = store.cli(&["GET", &store.cli(&["KEYS", "*:per_client:places"])]);
+    value.split(' ').skip(2).filter_map(|word| word.parse::<u32>().ok()).sum()
+}
+
 fn begin(gate: &Gate, origin: &Origin) -> Connection {
     let mut connection = gate.connect();
     begin_on(&mut connection, origin);
@@ -189,6 +195,9 @@ fn requests_under_way_at_all_gates_come_to_one_cap_and_a_killed_gate_keeps_no_pl
         assert!(gates.iter().all(|gate| status(gate, "/") == 429));
         let free = || gates.iter().any(|gate| status(gate, "/") == 200).then_some(());
         wait_for("the place of the killed gate", free);
+        wait_for("the place that was asked for to be free again", || (lent(&store) == 1).then_some(()));
+        // and until no gate believes a refusal any more
+        std::thread::sleep(Duration::from_millis(50));
         // the other is as old, and was lent anew for as long as its request is under way
         let third = begin(&gates[1], &origin);
         assert!(gates.iter().all(|gate| status(gate, "/") == 429), "both are under way");
@@ -210,10 +219,7 @@ fn a_store_that_is_emptied_lends_as_many_places_again_at_most_and_only_for_a_mom
         let _held = [begin(&gates[0], &origin), begin(&gates[1], &origin)];
         assert_eq!(status(&gates[2], "/"), 429);
         store.cli(&["FLUSHALL"]);
-        wait_for("the places to be lent anew", || {
-            let value = store.cli(&["GET", &store.cli(&["KEYS", "*:per_client:places"])]);
-            (value.split(' ').skip(2).filter_map(|word| word.parse::<u32>().ok()).sum::<u32>() == 2).then_some(())
-        });
+        wait_for("the places to be lent anew", || (lent(&store) == 2).then_some(()));
         with_the_store(&gates)?;
         assert!(gates.iter().all(|gate| status(gate, "/") == 429));
         latch.open();
