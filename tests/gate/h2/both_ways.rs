@@ -13,7 +13,7 @@ use tokio::runtime::Runtime;
 
 use super::talker::{Talker, read, request};
 use crate::direct::{Draw, METHODS, PATHS, counters_of, in_order, lines_of, policy, reply, undecided, without_rest};
-use crate::harness::{Gate, Origin, Reply};
+use crate::harness::{Gate, Origin, Reply, wait_for};
 
 /// How many requests go both ways.
 const CASES: usize = 600;
@@ -144,6 +144,9 @@ impl Way {
             // how much of it was sent when it was reset, nobody knows
             seen.bodies.clear();
             seen.origin.iter_mut().for_each(|(_, size)| *size = 0);
+            // nor when the gate has heard of it: until then it has its place
+            let held = || self.gate.metrics().sum("tidegate_limit_inflight_requests", &[]);
+            wait_for("the place of a request that was cut", || (held() == 0.0).then_some(()));
         }
         seen
     }

@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use super::ports::own_port;
 use super::wait_for;
@@ -75,6 +76,13 @@ impl Server {
     /// It answers nothing from now on, and keeps its connections.
     pub fn pause(&self) {
         self.signal("-STOP");
+        // a signal is on its way for a moment, and what was answered until then
+        let stat = format!("/proc/{}/stat", self.child.id());
+        wait_for("the store to stop", || {
+            let stat = std::fs::read_to_string(&stat).ok()?;
+            stat.rsplit_once(") ")?.1.starts_with('T').then_some(())
+        });
+        std::thread::sleep(Duration::from_millis(50));
     }
 
     /// It goes on.
