@@ -138,6 +138,22 @@ mod tests {
     }
 
     #[test]
+    fn a_client_whose_name_begins_with_a_dash_can_be_named() {
+        let orders: [&[&str]; 6] = [
+            &["pardon", "-6k6K9S4enpJmKvA", "--for", "10m"],
+            &["pardon", "--revoke", "-6k6K9S4"],
+            &["pardon", "--list"],
+            &["explain", "--client", "-6k6K9S4"],
+            &["ban", "-6k6K9S4", "--for", "1h", "--why", "a test"],
+            &["unban", "-6k6K9S4"],
+        ];
+        for order in orders {
+            let parsed = Arguments::try_parse_from(std::iter::once(&"tidegate").chain(order));
+            assert!(parsed.is_ok(), "{order:?}: {:?}", parsed.err());
+        }
+    }
+
+    #[test]
     fn every_verb_shows_an_example() {
         for verb in Arguments::command().get_subcommands() {
             let help = verb.get_after_help().map(ToString::to_string).unwrap_or_default();

@@ -26,7 +26,8 @@ use crate::observe::state::{Pardon, Pardoned, PardonedLimit, Pardons, Revoked};
     Exit codes: 0 pardoned, 1 it cannot be, 69 no server answers.")]
 pub struct Arguments {
     /// An address, a network, `unix`, or the client's name in log and lists or its first 8 characters
-    #[arg(value_name = "CLIENT", required_unless_present_any = ["list", "revoke"], conflicts_with_all = ["list", "revoke"])]
+    #[arg(value_name = "CLIENT", allow_hyphen_values = true)]
+    #[arg(required_unless_present_any = ["list", "revoke"], conflicts_with_all = ["list", "revoke"])]
     client: Option<String>,
     /// In this limit only
     #[arg(long, value_name = "NAME", requires = "client")]
