@@ -11,7 +11,7 @@ use super::cluster;
 use super::counters::{BUCKETS_MICROS, Counters};
 use super::dialer::Access;
 use super::fault::{Meaning, elsewhere, meaning};
-use super::script::{self, ScriptCall};
+use super::script::{self, Script, ScriptCall};
 use super::servers::Servers;
 use super::state::StoreState;
 use super::store_log::{Kind, Met};
@@ -111,10 +111,21 @@ impl StoreClient {
             self.servers.common.note(Kind::odd("numbers"), Met::Asking, None, &text);
             return Err(StoreError::Faulty);
         };
-        let store = &self.servers.common.store;
-        let key = script::key(&store.prefix, question, limit);
-        let call = ScriptCall { script, key: &key, numbers: &numbers, rest: &[] };
-        let value = self.run(&call, store.timeout, sent).await?;
+        self.run_about(question, (script, &numbers), limit, self.servers.common.store.timeout, sent).await
+    }
+
+    /// Runs a script about the key of a question.
+    async fn run_about(
+        &self,
+        question: &Question,
+        (script, numbers): (&Script, &[i64]),
+        limit: &str,
+        within: Duration,
+        sent: &mut Option<Instant>,
+    ) -> Result<(Answer, u64), StoreError> {
+        let key = script::key(&self.servers.common.store.prefix, question, limit);
+        let call = ScriptCall { script, key: &key, numbers, rest: &[] };
+        let value = self.run(&call, within, sent).await?;
         script::answer(value, question).ok_or_else(|| self.no_answer())
     }
 
@@ -137,11 +148,8 @@ impl StoreClient {
     ) -> Result<(Answer, u64), StoreError> {
         // it was granted by these numbers
         let (script, numbers) = script::tells(amendment).map_err(|_| StoreError::Faulty)?;
-        let store = &self.servers.common.store;
-        let key = script::key(&store.prefix, &amendment.question, limit);
-        let call = ScriptCall { script, key: &key, numbers: &numbers, rest: &[] };
-        let value = self.run(&call, store.timeout.max(PATIENCE_FOR_MESSAGES), sent).await?;
-        script::answer(value, &amendment.question).ok_or_else(|| self.no_answer())
+        let within = self.servers.common.store.timeout.max(PATIENCE_FOR_MESSAGES);
+        self.run_about(&amendment.question, (script, &numbers), limit, within, sent).await
     }
 
     /// Publishes a message of this gate to the others, and returns at most `most` of those that others published after the one that

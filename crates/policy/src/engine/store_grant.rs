@@ -1,7 +1,8 @@
 //! What a store granted to a request of which it is to be told more: that the answer does not count, or cost more, how many bytes passed, that a
 //! place is free again.
 //!
-//! A face keeps it for as long as the request holds what was granted. Without I/O: it says what to tell ([`StoreGrant::amendments`]).
+//! A face keeps it for as long as the request holds what was granted. Without I/O: it says what to tell
+//! ([`StoreGrant::charged`], [`StoreGrant::more`], [`StoreGrant::places`]).
 
 use std::sync::Arc;
 
