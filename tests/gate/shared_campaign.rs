@@ -6,8 +6,8 @@
 
 use std::net::SocketAddr;
 use std::process::Stdio;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::admin::verb;
@@ -15,35 +15,20 @@ use crate::harness::client::request;
 use crate::harness::gate::{Folder, binary};
 use crate::harness::redis::{Sentinels, Server};
 use crate::harness::shared::{GATES, know_one_another};
-use crate::harness::{Connection, Gate, wait_for};
+use crate::harness::{Connection, Gate, Origin, Reply, wait_for};
+
+mod kinds;
+mod places;
+
+use kinds::{ALL, KINDS, Kind, Sharing};
+use places::Places;
 
 /// A budget that does not come back while the test runs.
 const MAX: usize = 120;
 const LOADS: usize = 2;
-const KINDS: usize = 6;
-const PATHS: [&str; KINDS] = ["/lease", "/exact", "/quota", "/sliding", "/leased", "/estimate"];
-/// Those that are refused without the store.
-const CLOSED: std::ops::Range<usize> = 1..4;
 
-fn policy(sentinels: &[Server]) -> String {
+fn policy(sentinels: &[Server], origin: &Origin) -> String {
     let each: Vec<String> = sentinels.iter().map(|server| format!("127.0.0.1:{}", server.port)).collect();
-    let limits = [
-        format!("lease: {{ rate: {MAX}/d, burst: {MAX} }}"),
-        format!("exact: {{ rate: {MAX}/d, burst: {MAX}, sharing: exact, on_store_error: closed }}"),
-        format!("quota: {{ type: quota, max: {MAX}, window: 744h, sharing: exact, on_store_error: closed }}"),
-        format!(
-            "sliding: {{ type: quota, sliding: true, max: {MAX}, window: 744h, sharing: exact, on_store_error: closed }}"
-        ),
-        format!("leased: {{ type: quota, max: {MAX}, window: 744h }}"),
-        format!("estimate: {{ rate: {MAX}/d, burst: {MAX}, sharing: estimate }}"),
-    ];
-    let limit = |text: &String| {
-        let text = text.replace("{ ", "{ key: header:x-key, missing: deny, store: shared, memory: 256KiB, ");
-        format!("  {text}\n")
-    };
-    let route = |path: &&str| {
-        format!("  - {{ match: {{ path: {path} }}, limits: [{}], respond: {{ status: 200 }} }}\n", &path[1..])
-    };
     format!(
         "listeners: {{ main: {{ address: \"127.0.0.1:0\" }} }}
 trusted_proxies: [127.0.0.0/8]
@@ -51,18 +36,36 @@ secrets: {{ client_hmac: \"one secret of all the gates\" }}
 stores:
   shared: {{ url: \"redis://{}\", mode: sentinel, primary: shared, timeout: 500ms }}
 limits:
-{}routes:
+{}{}routes:
   - {{ match: {{ path: /ok }}, respond: {{ status: 200 }} }}
+  - {{ match: {{ path: /places }}, limits: [places], origin: \"{}\" }}
 {}server: {{ overload: off, drain: {{ delay: 0s, timeout: 5s }} }}
 telemetry: {{ metrics: {{ address: \"127.0.0.1:0\" }} }}
 ",
         each.join(","),
-        limits.iter().map(limit).collect::<String>(),
-        PATHS.iter().map(route).collect::<String>(),
+        ALL.iter().map(Kind::limit).collect::<String>(),
+        places::LIMIT,
+        origin.address(),
+        ALL.iter().map(|kind| kind.route(origin)).collect::<String>(),
     )
 }
 
-/// What came of the requests of each key, by kind.
+/// The origin of the limits that are charged by the answer, and of those of requests under way.
+fn origin(places: &Arc<[Places]>) -> Origin {
+    let places = Arc::clone(places);
+    Origin::start(move |arrival| match arrival.target.as_str() {
+        "/guesses" => Reply::Bytes(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\nno"),
+        "/costs" => Reply::Bytes(b"HTTP/1.1 200 OK\r\nX-Cost: 2\r\nContent-Length: 2\r\n\r\nok"),
+        "/bytes" => Reply::Echo,
+        _ => {
+            let key: usize = arrival.lines("x-key")[0].parse().expect("a number");
+            places[key].hold();
+            Reply::Ok
+        }
+    })
+}
+
+/// What came of the requests of each key, by kind; admitted in units.
 #[derive(Default)]
 struct Key {
     admitted: [AtomicUsize; KINDS],
@@ -97,15 +100,19 @@ impl Ground {
             let Some(to) = self.gates.lock().unwrap()[gate] else { continue };
             let in_trouble = self.trouble.load(Ordering::SeqCst);
             let lines = format!("Host: a\r\nConnection: close\r\nx-key: {at}\r\n");
+            let Kind { path, units, .. } = ALL[kind];
+            let (method, body) = if path == "/bytes" { ("POST", &kinds::BODY[..]) } else { ("GET", &[][..]) };
             let answer = Connection::try_open(to).and_then(|mut connection| {
-                connection.send(&request("GET", PATHS[kind], &lines, b""))?;
-                connection.answer_to("GET")
+                connection.send(&request(method, path, &lines, body))?;
+                connection.answer_to(method)
             });
             match answer.map(|answer| answer.status) {
-                Ok(200) => self.keys[at].admitted[kind].fetch_add(1, Ordering::SeqCst),
+                Ok(status) if status == ALL[kind].admitted => {
+                    self.keys[at].admitted[kind].fetch_add(units, Ordering::SeqCst)
+                }
                 Ok(429) => self.keys[at].refused[kind].fetch_add(1, Ordering::SeqCst),
                 // `closed`, and a store that is late, as on a machine with too much to do
-                Ok(503) if CLOSED.contains(&kind) => self.closed.fetch_add(1, Ordering::SeqCst),
+                Ok(503) if ALL[kind].sharing == Sharing::Closed => self.closed.fetch_add(1, Ordering::SeqCst),
                 // the gate has just been ended
                 _ if in_trouble || self.trouble.load(Ordering::SeqCst) => 0,
                 _ => self.failed.fetch_add(1, Ordering::SeqCst),
@@ -159,26 +166,6 @@ enum Event {
 
 impl Event {
     const ALL: [Event; 5] = [Event::Emptied, Event::FailedOver, Event::Killed, Event::Restarted, Event::Upgraded];
-
-    /// What each kind may admit beyond its budget. `before` was admitted until it had happened, and `LOADS` may have been on their way.
-    fn beyond(self, before: [usize; KINDS]) -> [usize; KINDS] {
-        let estimate = (GATES - 1) * MAX;
-        let mut beyond = match self {
-            // a burst, or a window's budget, once
-            Event::Emptied => [MAX; KINDS],
-            // what the replica had not heard of, which may be all; by `local` a burst beside it, all gates together
-            Event::FailedOver => before.map(|before| before + LOADS),
-            Event::Killed | Event::Restarted | Event::Upgraded => [0; KINDS],
-        };
-        if self == Event::FailedOver {
-            // lease, leased: of those also what gates had taken ahead and not spent, a quarter of the burst for all of them
-            [0, 4].into_iter().for_each(|kind| beyond[kind] += MAX + MAX / 4);
-        }
-        // gates that tell each other; a gate that is ended without a snapshot forgets what it counted
-        beyond[5] = if matches!(self, Event::Killed | Event::Restarted) { estimate + MAX } else { estimate };
-        // a rate that gives one unit every twelve minutes
-        beyond.map(|beyond| beyond + 1)
-    }
 }
 
 /// Makes the old primary follow the new one, and changes their names.
@@ -215,7 +202,9 @@ fn are_well(gates: &[Gate]) {
 fn whatever_happens_to_three_gates_and_their_store_no_key_gets_more_than_is_stated() {
     let counts = counts();
     let mut servers = Sentinels::start();
-    let policy = policy(&servers.sentinels);
+    let places = places::of_keys(1 + counts.iter().sum::<usize>());
+    let origin = origin(&places);
+    let policy = policy(&servers.sentinels, &origin);
     let mut gates: Vec<Gate> = (0..GATES).map(|_| start(&policy)).collect();
     know_one_another(&gates);
     let mut addresses = [None; GATES];
@@ -230,11 +219,14 @@ fn whatever_happens_to_three_gates_and_their_store_no_key_gets_more_than_is_stat
         asked: AtomicUsize::new(0),
         stop: AtomicBool::new(false),
     };
+    let mut most_under_way = [0; 5];
     let mut worst = [[i64::MIN; KINDS]; 5];
     std::thread::scope(|scope| {
         // ends the load also when an assertion fails
         let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             (0..LOADS).for_each(|_| drop(scope.spawn(|| ground.load())));
+            let ground = &ground;
+            (0..GATES * places::CLIENTS).for_each(|at| drop(scope.spawn(move || places::want(ground, at % GATES))));
             let order = Event::ALL.into_iter().zip(counts).enumerate();
             let order = order.flat_map(|(at, (event, count))| std::iter::repeat_n((at, event), count));
             for (banned, (at, event)) in (1..).zip(order) {
@@ -267,13 +259,20 @@ fn whatever_happens_to_three_gates_and_their_store_no_key_gets_more_than_is_stat
                 are_well(&gates);
                 ground.trouble.store(false, Ordering::SeqCst);
                 let admitted = ground.spent(key);
-                let beyond = event.beyond(before);
-                for kind in 0..KINDS {
-                    let (most, path) = (MAX + beyond[kind], PATHS[kind]);
+                for (kind, what) in ALL.iter().enumerate() {
+                    let (most, path) = (MAX + what.beyond(event, before[kind]), what.path);
                     worst[at][kind] = worst[at][kind].max(admitted[kind] as i64 - MAX as i64);
                     assert!(admitted[kind] <= most, "{event:?}: {path} admitted {} of {most}", admitted[kind]);
                     assert!(2 * admitted[kind] >= MAX, "{event:?}: {path} {admitted:?}");
                 }
+                let of_key = &places[ground.key.load(Ordering::SeqCst)];
+                // a killed gate may have had all of them
+                if event != Event::Killed {
+                    of_key.are_lent();
+                }
+                let (under_way, most) = (of_key.most(), places::most(event));
+                assert!(under_way <= most, "{event:?}: {under_way} under way at once of {most}");
+                most_under_way[at] = most_under_way[at].max(under_way);
                 let began = Instant::now();
                 for gate in &gates {
                     wait_for("a ban at all gates", || {
@@ -296,8 +295,11 @@ fn whatever_happens_to_three_gates_and_their_store_no_key_gets_more_than_is_stat
     });
     let [asked, closed] = [&ground.asked, &ground.closed].map(|count| count.load(Ordering::SeqCst));
     println!(
-        "{counts:?} of {:?} beside {asked} requests, {closed} refused by `closed`; beyond {MAX}, at most, of {PATHS:?}: {worst:?}",
-        Event::ALL
+        "{counts:?} of {:?} beside {asked} requests, {closed} refused by `closed`; beyond {MAX}, at most, of {:?}: {worst:?}; under way at \
+         once, of {}: {most_under_way:?}",
+        Event::ALL,
+        ALL.map(|kind| kind.path),
+        places::MAX
     );
     assert_eq!(ground.failed.load(Ordering::SeqCst), 0, "requests failed while nothing happened");
 }
