@@ -5,18 +5,21 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
+use super::exit;
 use super::global::Global;
 use super::output::{print, say};
 use super::running;
 use crate::admin::client;
+use crate::client::trust::parse_cidr_or_everyone;
 use crate::human::{grouped, span};
 use crate::observe::state::{BanState, Bans, NamedNetworks};
+use crate::units::Prefix;
 
 /// Show who is banned
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  tidegate bans\n  tidegate bans --format nftables | sudo nft -f -\n\n\
+#[command(after_help = "Examples:\n  tidegate bans\n  sudo sh /usr/share/tidegate/firewall/ban-list nftables\n\n\
     `plain` and `nftables` write the banned networks by their addresses, for a firewall; bans of keys have none and are left out.\n\n\
-    Exit codes: 0 shown, 69 no server answers.")]
+    Exit codes: 0 shown, 1 the server lists what is no network, 69 no server answers.")]
 pub struct Arguments {
     /// How to write them
     #[arg(long, value_enum, default_value_t = Form::Text)]
@@ -53,14 +56,20 @@ pub fn run(arguments: &Arguments, global: &Global) -> ExitCode {
         }
         Form::Plain | Form::Nftables => {
             let asked = |socket: &std::path::Path| client::post(socket, "/api/v1/bans/networks", &json!({}));
-            running::told::<NamedNetworks>(global, asked).map(|(_, told)| {
+            running::told::<NamedNetworks>(global, asked).and_then(|(_, told)| {
+                let networks = told.networks.iter().map(|(network, seconds)| Some((prefix(network)?, *seconds)));
+                let Some(networks) = networks.collect::<Option<Vec<_>>>() else {
+                    // root hands this to a firewall, and the process is not root's
+                    say("tidegate: the running process lists what is no network; nothing is written\n");
+                    return Err(ExitCode::from(exit::NO));
+                };
                 if told.left_out > 0 && !global.quiet {
                     say(&format!("tidegate: {} of no network left out\n", bans(told.left_out)));
                 }
-                match arguments.format {
-                    Form::Nftables => nftables(&told.networks),
-                    _ => told.networks.iter().map(|(network, _)| format!("{network}\n")).collect(),
-                }
+                Ok(match arguments.format {
+                    Form::Nftables => nftables(&networks),
+                    _ => networks.iter().map(|(network, _)| format!("{network}\n")).collect(),
+                })
             })
         }
     };
@@ -79,6 +88,10 @@ pub fn listed(path: &str, show_clients: bool) -> String {
     client::target(path, query)
 }
 
+fn prefix(text: &str) -> Option<Prefix> {
+    parse_cidr_or_everyone(text).ok().map(|(network, _)| network)
+}
+
 fn bans(count: usize) -> String {
     crate::human::count(count as u64, "ban")
 }
@@ -93,12 +106,12 @@ fn line(ban: &BanState) -> String {
 }
 
 /// A table `inet tidegate` with the sets `banned4` and `banned6`, replaced as a whole, whose elements end with their bans.
-fn nftables(networks: &[(String, u64)]) -> String {
+fn nftables(networks: &[(Prefix, u64)]) -> String {
     // a set of intervals takes each address once
-    let set = |name: &str, kind: &str, wanted: &dyn Fn(&str) -> bool| {
+    let set = |name: &str, kind: &str, ipv4: bool| {
         let elements: Vec<String> = networks
             .iter()
-            .filter(|(network, _)| wanted(network))
+            .filter(|(network, _)| network.address().is_ipv4() == ipv4)
             .map(|(network, seconds)| format!("{network} timeout {}s", (*seconds).max(1)))
             .collect();
         let elements = match elements.is_empty() {
@@ -111,7 +124,7 @@ fn nftables(networks: &[(String, u64)]) -> String {
         "table inet tidegate\ndelete table inet tidegate\ntable inet tidegate {{\n{}{}    chain prerouting {{\n        \
          type filter hook prerouting priority raw; policy accept;\n        ip saddr @banned4 counter drop\n        \
          ip6 saddr @banned6 counter drop\n    }}\n}}\n",
-        set("banned4", "ipv4_addr", &|network| !network.contains(':')),
-        set("banned6", "ipv6_addr", &|network| network.contains(':')),
+        set("banned4", "ipv4_addr", true),
+        set("banned6", "ipv6_addr", false),
     )
 }

@@ -27,6 +27,7 @@ mod admin;
 mod alerts;
 mod answer_costs;
 mod answers;
+mod ban_list;
 mod bans;
 mod buffers;
 mod campaign;
