@@ -132,7 +132,7 @@ fn given(context: &Context, asked: &Asked) -> Result<BanState, Answer> {
     let by = if wanted.by.is_empty() { user } else { format!("{} ({user})", wanted.by) };
     let now = context.process.clock.now();
     let (until, why) = (now.after(length), wanted.why);
-    let order = Order { target, given: wall_nanos(), until, by, why, automatic: false, elsewhere: false };
+    let order = Order { target, given: wall_nanos(), until, by, why, automatic: false, in_row: None, elsewhere: false };
     match engine.bans().give(order, now) {
         Ok(ban) => {
             let told = bans::state_of(&context.process, &ban, context.process.clients_in_log());

@@ -449,6 +449,7 @@ mod tests {
                 by: text.clone(),
                 why: text,
                 automatic: false,
+                in_row: None,
                 elsewhere: false,
             };
             bans.give(order, now).unwrap();

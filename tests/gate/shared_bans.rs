@@ -212,3 +212,22 @@ fn a_penalty_of_one_gate_bans_at_all() {
         assert_eq!(request(gate, BANNED), 403);
     }
 }
+
+#[test]
+fn the_next_ban_of_a_row_is_longer_at_whichever_gate_it_comes() {
+    let store = Server::start(&[]);
+    let text = policy(&store, SECRET, "").replace("mode: shadow }", "ban: { after: 3, for: 3s, max: 1h } }");
+    let gates = gates(&text.replace("limits: [by_key]", "limits: [by_key, abusers]"));
+    let banned = |gate: &Gate| {
+        wait_for("a ban by this gate", || {
+            request(gate, BANNED);
+            let listed = done(gate, &["bans"]).0;
+            (listed.contains("by limit abusers (automatic):")).then_some(listed)
+        })
+    };
+    let first = banned(&gates[0]);
+    assert!(!first.contains("in a row"), "{first}");
+    wait_for("word of it", || done(&gates[1], &["bans"]).0.contains("on another gate").then_some(()));
+    let second = banned(&gates[1]);
+    assert!(second.contains("ban 2 in a row"), "{second}");
+}

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -44,6 +45,8 @@ pub struct Ban {
     pub why: String,
     /// Whether a limit's penalty brought it, and nobody ordered it.
     pub automatic: bool,
+    /// Which of those of its limit, if a penalty brought it.
+    pub in_row: Option<InRow>,
     /// Whether it was given on another gate.
     pub elsewhere: bool,
     refused: AtomicU64,
@@ -64,8 +67,21 @@ pub struct Order {
     pub why: String,
     /// Whether a limit's penalty brings it.
     pub automatic: bool,
+    /// Which of those of its limit, if a penalty brings it.
+    pub in_row: Option<InRow>,
     /// Whether it comes from another gate.
     pub elsewhere: bool,
+}
+
+/// Which of the bans in a row that a limit's penalty brings one client.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InRow {
+    /// The limit's name.
+    pub limit: String,
+    /// From 1.
+    pub nth: u32,
+    /// How long after its end the next one begins a new row.
+    pub forgive: Duration,
 }
 
 /// Who is banned.
@@ -118,7 +134,7 @@ impl fmt::Debug for KeySecret {
 
 impl Ban {
     pub(super) fn new((number, turn): (u32, u32), order: Order, ends: u64, refused: u64) -> Ban {
-        let Order { target, given, until, by, why, automatic, elsewhere } = order;
+        let Order { target, given, until, by, why, automatic, in_row, elsewhere } = order;
         Ban {
             number,
             target,
@@ -129,6 +145,7 @@ impl Ban {
             by: text_of(&by),
             why: text_of(&why),
             automatic,
+            in_row,
             elsewhere,
             refused: AtomicU64::new(refused),
         }

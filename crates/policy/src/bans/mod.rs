@@ -23,7 +23,9 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use ban::{Ban, KeySecret, LONGEST_TEXT, MOST_AUTOMATIC, MOST_BANS, MOST_REMEMBERED, Order, Target, text_of};
+pub use ban::{
+    Ban, InRow, KeySecret, LONGEST_TEXT, MOST_AUTOMATIC, MOST_BANS, MOST_REMEMBERED, Order, Target, text_of,
+};
 pub use key_value::{KeyRequest, KeyValueFault, key_request};
 pub use offences::MOST_OFFENDERS;
 pub use register::{Bans, Full, Given, MEMORY, Merged, News};

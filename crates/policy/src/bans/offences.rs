@@ -7,6 +7,9 @@
 //! A request puts a [`Strike`] into a queue of fixed length, without a lock and without allocating; a thread settles them about once a
 //! second. A strike that finds no room is lost, and [`MOST_OFFENDERS`] clients are remembered, of more those that struck last. So a flood of
 //! many lets some of them off for longer; nobody is banned for less than the promise says.
+//!
+//! **Gates that share bans** count those in a row together, and strikes apart: a client needs `after` refusals at one gate. A gate counts a ban when
+//! it hears of it, so one that was away for the whole of a ban does not count that.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -15,6 +18,7 @@ use std::time::Duration;
 use crossbeam_queue::ArrayQueue;
 use parking_lot::Mutex;
 
+use super::ban::InRow;
 use crate::client::ban_terms::BanTerms;
 use crate::units::{Prefix, Timestamp};
 
@@ -52,11 +56,9 @@ pub(super) type Offender = (Prefix, String);
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Sentence {
     pub network: Prefix,
-    pub limit: String,
     pub length: Duration,
     pub strikes: u32,
-    /// Which one it is of those in a row, from 1.
-    pub nth: u32,
+    pub in_row: InRow,
 }
 
 /// Who keeps sending while limits refuse it.
@@ -117,9 +119,24 @@ impl Offences {
             let (length, strikes) = (terms.length(offence.bans), offence.strikes);
             offence.bans = offence.bans.saturating_add(1);
             (offence.strikes, offence.until) = (0, at.after(length));
-            due.push(Sentence { network, limit: terms.limit.clone(), length, strikes, nth: offence.bans });
+            let in_row = InRow { limit: terms.limit.clone(), nth: offence.bans, forgive: terms.forgive };
+            due.push(Sentence { network, length, strikes, in_row });
         }
         due
+    }
+
+    /// Counts a ban that another gate gave, from `given` to `until`.
+    pub fn learn(&self, network: Prefix, in_row: &InRow, given: Timestamp, until: Timestamp) {
+        let mut known = self.known.lock();
+        make_room(&mut known);
+        let fresh = Offence::of(0, Timestamp::ZERO);
+        let offence = known.entry((network, in_row.limit.clone())).or_insert(fresh);
+        if given > offence.until.after(in_row.forgive) {
+            offence.bans = 0;
+        }
+        // both gates may have given the same one
+        (offence.strikes, offence.bans) = (0, offence.bans.max(in_row.nth));
+        offence.until = offence.until.max(until);
     }
 
     /// Begins anew with a client.

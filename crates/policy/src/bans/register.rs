@@ -8,7 +8,7 @@ use std::time::Duration;
 use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;
 
-use super::ban::{Ban, KeySecret, LONGEST_TEXT, MOST_AUTOMATIC, MOST_BANS, MOST_REMEMBERED, Order, Target};
+use super::ban::{Ban, InRow, KeySecret, LONGEST_TEXT, MOST_AUTOMATIC, MOST_BANS, MOST_REMEMBERED, Order, Target};
 use super::offences::{Offence, Offences, Offender, Sentence};
 use super::shared::{Record, joined};
 use super::table::BanTable;
@@ -20,15 +20,15 @@ use crate::units::{Bytes, Prefix, Timestamp};
 /// while that changes.
 const MOST_SECRETS: usize = 4;
 
-/// The most memory that all bans take, while one table is made beside the one in force: an entry with three texts, and two ranges
-/// of IPv6 in each table. Then what is remembered.
+/// The most memory that all bans take, while one table is made beside the one in force: an entry with three texts, and a network
+/// of IPv6 in each table, twice while that is made. Then what is remembered.
 pub const MEMORY: Bytes = Bytes(
-    (MOST_BANS * (size_of::<Ban>() + 3 * LONGEST_TEXT + 2 * 2 * RANGE)
+    (MOST_BANS * (size_of::<Ban>() + 3 * LONGEST_TEXT + 2 * 2 * NETWORK)
         + MOST_REMEMBERED * (size_of::<Record>() + LONGEST_TEXT)) as u64,
 );
 
-/// A range of IPv6 with its position, and its part of the list above.
-const RANGE: usize = size_of::<(u128, u128, u32)>() + size_of::<u128>() + size_of::<(Prefix, u32)>();
+/// A network of IPv6 with its position, and its part of the list above.
+const NETWORK: usize = size_of::<(u128, u128, u32)>() + size_of::<u128>() + size_of::<(Prefix, u32)>();
 
 /// There are [`MOST_BANS`] already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -160,15 +160,17 @@ impl Bans {
         let mut bans = self.list(now);
         let mut room = MOST_AUTOMATIC.saturating_sub(bans.iter().filter(|ban| ban.automatic).count());
         let mut given = Vec::new();
-        for Sentence { network, limit, length, strikes, nth } in due {
+        for Sentence { network, length, strikes, in_row } in due {
             let (target, until) = (Target::Network(network), now.after(length));
             if room == 0 || bans.iter().any(|ban| ban.target == target && ban.until >= until) {
                 continue;
             }
-            let more = if nth > 1 { format!(", ban {nth} in a row") } else { String::new() };
+            let InRow { limit, nth, .. } = &in_row;
+            let more = if *nth > 1 { format!(", ban {nth} in a row") } else { String::new() };
             let why = format!("sent {strikes} requests under the penalty of `{limit}` without a pause{more}");
             let by = format!("limit {limit} (automatic)");
-            let order = Order { target, given: wall, until, by, why, automatic: true, elsewhere: false };
+            let order =
+                Order { target, given: wall, until, by, why, automatic: true, in_row: Some(in_row), elsewhere: false };
             let Ok(ban) = orders.put(&mut bans, order, now) else { break };
             room -= 1;
             given.push(ban);
@@ -235,7 +237,7 @@ impl Bans {
         let mut by_target: HashMap<Target, Arc<Ban>> = bans.into_iter().map(|ban| (ban.target.clone(), ban)).collect();
         let mut news = News::default();
         for record in received.iter().filter(|record| record.known_until > wall) {
-            let Record { target, rank, by, why, .. } = record;
+            let Record { target, rank, by, why, in_row, .. } = record;
             let banned = by_target.get(target).map(|ban| Record::of(ban));
             let own = banned.into_iter().chain(orders.remembered(target).cloned()).max_by_key(|own| own.rank);
             if let Some(own) = own.filter(|own| own.rank >= *rank) {
@@ -254,8 +256,13 @@ impl Bans {
                 continue;
             }
             let until = now.after(Duration::from_nanos(rank.ends - wall));
-            let (by, why, automatic) = (by.clone(), why.clone(), !rank.ordered);
-            let order = Order { target: target.clone(), given: rank.given, until, by, why, automatic, elsewhere: true };
+            if let (Target::Network(network), Some(in_row)) = (target, in_row) {
+                let given = now.nanos().saturating_sub(wall.saturating_sub(rank.given));
+                self.offences.learn(*network, in_row, Timestamp::from_nanos(given), until);
+            }
+            let (by, why, automatic, in_row) = (by.clone(), why.clone(), !rank.ordered, in_row.clone());
+            let given = rank.given;
+            let order = Order { target: target.clone(), given, until, by, why, automatic, in_row, elsewhere: true };
             let before = by_target.remove(target);
             let known_until = before.as_ref().map_or(0, |ban| ban.ends).max(record.known_until);
             let (number, refused) = before.map_or((orders.next, 0), |ban| (ban.number, ban.refused()));

@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 
 use serde::{Deserialize, Serialize};
 
-use super::ban::{Ban, KeySecret, MOST_BANS, MOST_REMEMBERED, Order, Target};
+use super::ban::{Ban, InRow, KeySecret, MOST_BANS, MOST_REMEMBERED, Order, Target};
 use super::offences::{MOST_OFFENDERS, Offence, Offender};
 use super::register::{All, Bans};
 use super::saved_target::SavedTarget;
@@ -63,6 +63,8 @@ struct SavedBan {
     why: String,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     automatic: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    in_row: Option<InRow>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     elsewhere: bool,
     #[serde(default = "first", skip_serializing_if = "is_first")]
@@ -98,6 +100,7 @@ impl Saved {
             by: ban.by.clone(),
             why: ban.why.clone(),
             automatic: ban.automatic,
+            in_row: ban.in_row.clone(),
             elsewhere: ban.elsewhere,
             turn: ban.turn,
             refused: ban.refused(),
@@ -119,9 +122,9 @@ impl Saved {
         let stamp = |wall: u64| Timestamp::from_nanos(wall.saturating_sub(origin));
         let mut restored = Vec::new();
         for saved in self.bans {
-            let SavedBan { number, target, given, until, by, why, automatic, elsewhere, turn, refused } = saved;
+            let SavedBan { number, target, given, until, by, why, automatic, in_row, elsewhere, turn, refused } = saved;
             let target = target.read(Some(self.secret)).ok_or("a ban of an unknown form")?;
-            let order = Order { target, given, until: stamp(until), by, why, automatic, elsewhere };
+            let order = Order { target, given, until: stamp(until), by, why, automatic, in_row, elsewhere };
             if order.until > now {
                 restored.push(Ban::new((number, turn), order, until, refused));
             }

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::ban::{Ban, LONGEST_TEXT, MOST_BANS, MOST_REMEMBERED, Target, text_of};
+use super::ban::{Ban, InRow, LONGEST_TEXT, MOST_BANS, MOST_REMEMBERED, Target, text_of};
 use super::saved_target::SavedTarget;
 use crate::client::ClientNetwork;
 
@@ -27,6 +27,8 @@ pub struct Record {
     pub by: String,
     /// The reason.
     pub why: String,
+    /// Which of those of its limit, of a ban by a penalty.
+    pub in_row: Option<InRow>,
 }
 
 /// Which of two records of a target counts: the greater one. Fields are compared from the first on.
@@ -61,21 +63,24 @@ pub(super) struct Written {
     by: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     why: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    in_row: Option<InRow>,
 }
 
 impl Record {
     /// What is known of a ban.
     pub(super) fn of(ban: &Ban) -> Record {
-        let Ban { target, turn, automatic, given, ends, by, why, .. } = ban;
+        let Ban { target, turn, automatic, given, ends, by, why, in_row, .. } = ban;
         let rank = Rank { turn: *turn, ordered: !automatic, given: *given, ends: *ends, lifted: false };
-        Record { target: target.clone(), rank, known_until: *ends, by: by.clone(), why: why.clone() }
+        let (by, why, in_row) = (by.clone(), why.clone(), in_row.clone());
+        Record { target: target.clone(), rank, known_until: *ends, by, why, in_row }
     }
 
     /// What is known of a ban that an operator lifted.
     pub(super) fn lifted(ban: &Ban, given: u64) -> Record {
         let rank = Rank { turn: ban.turn.saturating_add(1), ordered: true, given, ends: ban.ends, lifted: true };
         let (by, why) = (String::new(), String::new());
-        Record { target: ban.target.clone(), rank, known_until: ban.ends, by, why }
+        Record { target: ban.target.clone(), rank, known_until: ban.ends, by, why, in_row: None }
     }
 
     /// Returns whether it says that its target is banned at this time.
@@ -133,17 +138,19 @@ pub fn decode(bytes: &[u8]) -> Option<Vec<Record>> {
 }
 
 impl Written {
-    pub fn of(Record { target, rank, known_until, by, why }: &Record) -> Written {
+    pub fn of(Record { target, rank, known_until, by, why, in_row }: &Record) -> Written {
         let Rank { turn, ordered, given, ends, lifted } = *rank;
         let (target, known_until) = (SavedTarget::of(target), *known_until);
-        Written { target, turn, ordered, given, ends, known_until, lifted, by: by.clone(), why: why.clone() }
+        let (by, why, in_row) = (by.clone(), why.clone(), in_row.clone());
+        Written { target, turn, ordered, given, ends, known_until, lifted, by, why, in_row }
     }
 
     pub fn read(self) -> Option<Record> {
-        let Written { target, turn, ordered, given, ends, known_until, lifted, by, why } = self;
+        let Written { target, turn, ordered, given, ends, known_until, lifted, by, why, in_row } = self;
         let target = target.read(None).filter(Record::is_shared)?;
         let rank = Rank { turn, ordered, given, ends, lifted };
-        Some(Record { target, rank, known_until: known_until.max(ends), by: text_of(&by), why: text_of(&why) })
+        let in_row = in_row.map(|in_row| InRow { limit: text_of(&in_row.limit), ..in_row });
+        Some(Record { target, rank, known_until: known_until.max(ends), by: text_of(&by), why: text_of(&why), in_row })
     }
 }
 

@@ -34,6 +34,7 @@ fn order(target: Target, until: u64) -> Order {
         by: "alice".to_owned(),
         why: "because".to_owned(),
         automatic: false,
+        in_row: None,
         elsewhere: false,
     }
 }

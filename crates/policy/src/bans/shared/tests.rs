@@ -1,10 +1,14 @@
 use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::Duration;
 
 use proptest::prelude::*;
 
+use super::super::saved::Saved;
 use super::super::{Bans, KeySecret, MOST_AUTOMATIC, Merged, Order};
 use super::*;
 use crate::client::Mark;
+use crate::client::ban_terms::BanTerms;
 use crate::sketch::KeyHash;
 use crate::units::{Prefix, Timestamp};
 
@@ -25,7 +29,7 @@ fn target(last: u32) -> Target {
 
 fn order(target: Target, given: u64, until: u64) -> Order {
     let (by, why) = ("alice".to_owned(), "because".to_owned());
-    Order { target, given: wall(given), until: at(until), by, why, automatic: false, elsewhere: false }
+    Order { target, given: wall(given), until: at(until), by, why, automatic: false, in_row: None, elsewhere: false }
 }
 
 fn gate() -> Bans {
@@ -143,6 +147,7 @@ fn penalties_ban_no_spared_network_and_no_operators_ban_ends_by_one() {
         known_until: wall(ends),
         by: "limit abusers (automatic)".into(),
         why: String::new(),
+        in_row: None,
     };
     let bans = gate();
     bans.give(order(target(1), 5, 1_000), at(5)).unwrap();
@@ -161,6 +166,51 @@ fn clients_of_unix_sockets_are_nobodys_at_other_gates() {
 }
 
 #[test]
+fn bans_in_a_row_are_counted_by_all_gates_together() {
+    let seconds = Duration::from_secs;
+    let (limit, first, longest, forgive) = ("abusers".to_owned(), seconds(10), seconds(1_000), seconds(100));
+    let terms = Arc::new(BanTerms { limit, after: 2, first, longest, forgive, pause: seconds(5) });
+    let Target::Network(network) = target(7) else { unreachable!() };
+    // how long the gate bans the client for two strikes
+    let banned = |bans: &Bans, now: u64| {
+        (0..2).for_each(|_| bans.strike(network, &terms, at(now)));
+        let given = bans.settle(|_| false, at(now), wall(now));
+        given.iter().map(|ban| (ban.ends - wall(now)) / 1_000_000_000).sum::<u64>()
+    };
+    let (here, mut there, mut store) = (gate(), gate(), Vec::new());
+    let mut both = |there: &Bans, now| [&here, there, &here].iter().for_each(|bans| exchange(bans, &mut store, now));
+    assert_eq!(banned(&here, 1), 10);
+    both(&there, 2);
+    assert_eq!(banned(&there, 20), 20, "the second one");
+    both(&there, 21);
+    assert_eq!(banned(&here, 50), 40);
+    both(&there, 51);
+    // before they hear of each other both give the fourth
+    assert_eq!((banned(&here, 150), banned(&there, 150)), (80, 80));
+    both(&there, 151);
+    assert_eq!(banned(&here, 240), 160);
+    both(&there, 241);
+    // until 400; forgiven at 500, whatever a gate remembers
+    assert_eq!(banned(&there, 600), 10);
+    both(&there, 601);
+    assert_eq!(banned(&here, 620), 20);
+    both(&there, 621);
+    // a ban that comes from the store, by way of a file, to one that hears of nothing else
+    let saved = Saved::of(&there, at(622), ORIGIN);
+    there = gate();
+    saved.restore(&there, at(622), ORIGIN).unwrap();
+    let (third, mut emptied) = (gate(), Vec::new());
+    [&there, &third].into_iter().for_each(|bans| exchange(bans, &mut emptied, 623));
+    assert_eq!(banned(&third, 650), 40);
+    // who is let in again at one gate begins anew at all
+    assert_eq!(banned(&here, 660), 40);
+    both(&there, 661);
+    there.lift(|_| true, at(662), wall(662));
+    both(&there, 663);
+    assert_eq!((banned(&here, 710), banned(&there, 710)), (10, 10));
+}
+
+#[test]
 fn lists_are_bounded_and_operators_come_first() {
     let record = |last: u32, ordered: bool, lifted: bool| Record {
         target: target(last),
@@ -168,6 +218,7 @@ fn lists_are_bounded_and_operators_come_first() {
         known_until: wall(100 + u64::from(last)),
         by: "\"".repeat(LONGEST_TEXT),
         why: "\"".repeat(LONGEST_TEXT),
+        in_row: Some(InRow { limit: "\"".repeat(64), nth: u32::MAX, forgive: Duration::MAX }),
     };
     let most = MOST_BANS as u32;
     let received = (0..2 * most).map(|last| record(last, last % 2 == 0, false));
