@@ -1,23 +1,19 @@
-//! Networks by address: sorted ranges under a tree of their first addresses.
+//! Networks by address: sorted, under a tree of their first addresses.
 //!
-//! Networks lie inside each other or apart, never across, so they flatten into ranges that do not overlap: where several networks
-//! cover an address, the greatest of their values counts. Neighbours with one value become one range.
+//! Networks lie inside each other or apart, never across. Where several cover an address, the greatest of their values counts: so a network
+//! inside of another is kept only if its value is greater, and knows the one around it. Two halves with one value become one network.
 //!
-//! **Memory.** A range takes 8 bytes for IPv4, 16 for IPv6 networks up to /64 and 32 for longer ones, plus the value; the tree takes a fifteenth
-//! of half of that. A million IPv6 addresses take 31.6 MiB.
-//!
-//! **Time.** A node of the tree is `BLOCK` addresses side by side, so a look reads one node of each of five levels. The levels above the
-//! last stay in the processor's caches. Of the last it reads one block: the first and the last addresses of `BLOCK` ranges. How many ranges
-//! begin before an address, and how many end before it, is counted apart, so no load from main memory waits for another one.
-//! `cargo bench -p tidegate-policy --bench networks` prints memory and time.
+//! **Memory.** A network takes 7 bytes for IPv4, 12 for IPv6 networks up to /64 and 20 for longer ones, plus the value; 4 more where some
+//! lie inside of others. A million IPv6 addresses take 19.2 MiB.
 
 use std::net::IpAddr;
+
+use tree::{Networks, Number};
 
 use crate::units::prefix::fold;
 use crate::units::{Bytes, Prefix};
 
-/// Entries of a node, and ranges of a block.
-const BLOCK: usize = 16;
+mod tree;
 
 /// Bits of an address of IPv6 that nearly all networks are within.
 const UPPER: u32 = 64;
@@ -25,39 +21,29 @@ const UPPER: u32 = 64;
 /// Networks, each with a value. Made whole, never changed. A look allocates nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NetworkMap<V> {
-    ipv4: Ranges<u32, V>,
+    ipv4: Networks<u32, V>,
     /// By the upper half of the address: networks up to /64.
-    ipv6: Ranges<u64, V>,
+    ipv6: Networks<u64, V>,
     /// Longer ones.
-    ipv6_long: Ranges<u128, V>,
+    ipv6_long: Networks<u128, V>,
 }
 
 /// Networks without values.
 pub type NetworkSet = NetworkMap<()>;
 
-/// The first and the last address of a network, as numbers.
-enum Span {
-    Ipv4(u32, u32),
-    Ipv6(u64, u64),
-    Ipv6Long(u128, u128),
+/// The first address of a network, as a number.
+enum First {
+    Ipv4(u32),
+    Ipv6(u64),
+    Ipv6Long(u128),
 }
 
-impl Span {
-    fn of(network: Prefix) -> Span {
-        let length = u32::from(network.length());
+impl First {
+    fn of(network: Prefix) -> First {
         match network.address() {
-            IpAddr::V4(first) => {
-                let first = first.to_bits();
-                Span::Ipv4(first, first | u32::MAX.checked_shr(length).unwrap_or(0))
-            }
-            IpAddr::V6(first) if length <= UPPER => {
-                let first = upper(first.to_bits());
-                Span::Ipv6(first, first | u64::MAX.checked_shr(length).unwrap_or(0))
-            }
-            IpAddr::V6(first) => {
-                let first = first.to_bits();
-                Span::Ipv6Long(first, first | u128::MAX.checked_shr(length).unwrap_or(0))
-            }
+            IpAddr::V4(first) => First::Ipv4(first.to_bits()),
+            IpAddr::V6(first) if u32::from(network.length()) <= UPPER => First::Ipv6(upper(first.to_bits())),
+            IpAddr::V6(first) => First::Ipv6Long(first.to_bits()),
         }
     }
 }
@@ -74,13 +60,13 @@ impl<V: Copy + Ord> NetworkMap<V> {
     pub fn new(networks: impl IntoIterator<Item = (Prefix, V)>) -> NetworkMap<V> {
         let (mut ipv4, mut ipv6, mut ipv6_long) = (Vec::new(), Vec::new(), Vec::new());
         for (network, value) in networks {
-            match Span::of(network) {
-                Span::Ipv4(first, last) => ipv4.push((first, last, value)),
-                Span::Ipv6(first, last) => ipv6.push((first, last, value)),
-                Span::Ipv6Long(first, last) => ipv6_long.push((first, last, value)),
+            match First::of(network) {
+                First::Ipv4(first) => ipv4.push((first, network.length(), value)),
+                First::Ipv6(first) => ipv6.push((first, network.length(), value)),
+                First::Ipv6Long(first) => ipv6_long.push((first, network.length(), value)),
             }
         }
-        NetworkMap { ipv4: Ranges::new(ipv4), ipv6: Ranges::new(ipv6), ipv6_long: Ranges::new(ipv6_long) }
+        NetworkMap { ipv4: Networks::new(ipv4), ipv6: Networks::new(ipv6), ipv6_long: Networks::new(ipv6_long) }
     }
 
     /// The greatest value of the networks around an address. IPv4-mapped IPv6 counts as IPv4.
@@ -100,29 +86,30 @@ impl<V: Copy + Ord> NetworkMap<V> {
 
     /// Returns whether any address of the network is in one of these networks.
     pub fn meets(&self, network: Prefix) -> bool {
-        match Span::of(network) {
-            Span::Ipv4(first, last) => self.ipv4.meets(first, last),
-            Span::Ipv6(first, last) => {
-                let (begin, end) = (u128::from(first) << UPPER, u128::from(last) << UPPER | u128::from(u64::MAX));
-                self.ipv6.meets(first, last) || self.ipv6_long.meets(begin, end)
+        let length = network.length();
+        match First::of(network) {
+            First::Ipv4(first) => self.ipv4.meets(first, first.end(length)),
+            First::Ipv6(first) => {
+                let begin = u128::from(first) << UPPER;
+                self.ipv6.meets(first, first.end(length)) || self.ipv6_long.meets(begin, begin.end(length))
             }
-            Span::Ipv6Long(first, last) => {
-                self.ipv6.meets(upper(first), upper(last)) || self.ipv6_long.meets(first, last)
+            First::Ipv6Long(first) => {
+                self.ipv6.meets(upper(first), upper(first)) || self.ipv6_long.meets(first, first.end(length))
             }
         }
     }
 
     /// Returns whether there is no network.
     pub fn is_empty(&self) -> bool {
-        self.ranges() == 0
+        self.count() == 0
     }
 
-    /// The number of ranges that the networks became.
-    pub fn ranges(&self) -> usize {
-        self.ipv4.count + self.ipv6.count + self.ipv6_long.count
+    /// The number of networks that these became: without those inside of others, and two halves as one.
+    pub fn count(&self) -> usize {
+        self.ipv4.count() + self.ipv6.count() + self.ipv6_long.count()
     }
 
-    /// The memory of all ranges.
+    /// The memory of all networks.
     pub fn memory(&self) -> Bytes {
         Bytes(self.ipv4.memory() + self.ipv6.memory() + self.ipv6_long.memory())
     }
@@ -130,203 +117,7 @@ impl<V: Copy + Ord> NetworkMap<V> {
 
 impl<V> Default for NetworkMap<V> {
     fn default() -> NetworkMap<V> {
-        NetworkMap { ipv4: Ranges::default(), ipv6: Ranges::default(), ipv6_long: Ranges::default() }
-    }
-}
-
-/// An address as a number.
-trait Number: Copy + Ord {
-    fn after(self) -> Option<Self>;
-    fn before(self) -> Self;
-
-    /// How many of these ascending numbers are not greater than this one.
-    #[inline]
-    fn up_to(self, numbers: &[Self; BLOCK]) -> usize {
-        // first which four of them, then which of the four: half of the comparisons
-        let (fours, _) = numbers.as_chunks::<4>();
-        let four: usize = fours.iter().skip(1).map(|[first, ..]| usize::from(*first <= self)).sum();
-        let within = fours.get(four).map_or(0, |four| four.iter().map(|number| usize::from(*number <= self)).sum());
-        4 * four + within
-    }
-
-    /// How many of these ascending numbers are less than this one.
-    #[inline]
-    fn below(self, numbers: &[Self; BLOCK]) -> usize {
-        let (fours, _) = numbers.as_chunks::<4>();
-        let four: usize = fours.iter().skip(1).map(|[first, ..]| usize::from(*first < self)).sum();
-        let within = fours.get(four).map_or(0, |four| four.iter().map(|number| usize::from(*number < self)).sum());
-        4 * four + within
-    }
-}
-
-impl Number for u32 {
-    fn after(self) -> Option<u32> {
-        self.checked_add(1)
-    }
-    fn before(self) -> u32 {
-        self.saturating_sub(1)
-    }
-
-    // the processor compares four at once
-    #[inline]
-    fn up_to(self, numbers: &[u32; BLOCK]) -> usize {
-        numbers.iter().map(|number| u32::from(*number <= self)).sum::<u32>() as usize
-    }
-    #[inline]
-    fn below(self, numbers: &[u32; BLOCK]) -> usize {
-        numbers.iter().map(|number| u32::from(*number < self)).sum::<u32>() as usize
-    }
-}
-
-impl Number for u64 {
-    fn after(self) -> Option<u64> {
-        self.checked_add(1)
-    }
-    fn before(self) -> u64 {
-        self.saturating_sub(1)
-    }
-}
-
-impl Number for u128 {
-    fn after(self) -> Option<u128> {
-        self.checked_add(1)
-    }
-    fn before(self) -> u128 {
-        self.saturating_sub(1)
-    }
-}
-
-/// Ranges from the first to the last number, in ascending order, that do not overlap.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Ranges<N, V> {
-    blocks: Box<[Block<N>]>,
-    /// Of each place of each block.
-    values: Box<[V]>,
-    /// The first number of every block, of every node of those, and so on to one node; the widest level first.
-    levels: Vec<Box<[Node<N>]>>,
-    /// The number of ranges. The places behind the last one repeat it.
-    count: usize,
-}
-
-/// Ranges side by side. Begins with a line of the processor's cache.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(align(64))]
-struct Block<N> {
-    firsts: [N; BLOCK],
-    lasts: [N; BLOCK],
-}
-
-/// Numbers side by side.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(align(64))]
-struct Node<N>([N; BLOCK]);
-
-impl<N, V> Default for Ranges<N, V> {
-    fn default() -> Ranges<N, V> {
-        Ranges { blocks: Box::default(), values: Box::default(), levels: Vec::new(), count: 0 }
-    }
-}
-
-/// A block's worth of items, which repeat the last one where there are fewer.
-fn filled<T: Copy, U>(items: &[T], of: impl Fn(T) -> U) -> Option<[U; BLOCK]> {
-    let last = *items.last()?;
-    Some(std::array::from_fn(|at| of(items.get(at).copied().unwrap_or(last))))
-}
-
-impl<N: Number, V: Copy + Ord> Ranges<N, V> {
-    fn new(networks: Vec<(N, N, V)>) -> Ranges<N, V> {
-        let ranges = flat(networks);
-        let block = |ranges: &[(N, N, V)]| {
-            let firsts = filled(ranges, |(first, ..)| first)?;
-            Some(Block { firsts, lasts: filled(ranges, |(_, last, _)| last)? })
-        };
-        let blocks: Box<[Block<N>]> = ranges.chunks(BLOCK).filter_map(block).collect();
-        let values = ranges.chunks(BLOCK).filter_map(|ranges| filled(ranges, |(.., value)| value)).flatten().collect();
-        let mut firsts: Vec<N> = blocks.iter().map(|Block { firsts: [first, ..], .. }| *first).collect();
-        let mut levels: Vec<Box<[Node<N>]>> = Vec::new();
-        while firsts.len() > 1 {
-            let level = firsts.chunks(BLOCK).filter_map(|firsts| filled(firsts, |first| first).map(Node)).collect();
-            firsts = firsts.into_iter().step_by(BLOCK).collect();
-            levels.push(level);
-        }
-        Ranges { blocks, values, levels, count: ranges.len() }
-    }
-
-    #[inline]
-    fn get(&self, number: N) -> Option<V> {
-        let mut at = 0;
-        for level in self.levels.iter().rev() {
-            // behind the end are repetitions of the last one
-            let node = at.min(level.len().saturating_sub(1));
-            let Node(firsts) = level.get(node)?;
-            at = node * BLOCK + number.up_to(firsts).checked_sub(1)?;
-        }
-        let at = at.min(self.blocks.len().checked_sub(1)?);
-        let Block { firsts, lasts } = self.blocks.get(at)?;
-        // at most one range has begun and not ended
-        let (begun, ended) = (number.up_to(firsts), number.below(lasts));
-        (begun > ended).then(|| self.values.get(at * BLOCK + ended).copied())?
-    }
-
-    fn meets(&self, first: N, last: N) -> bool {
-        let behind = self.blocks.partition_point(|Block { lasts: [.., end], .. }| *end < first);
-        self.blocks.get(behind).is_some_and(|Block { firsts, lasts }| {
-            let begin = firsts.get(first.below(lasts));
-            begin.is_some_and(|begin| *begin <= last)
-        })
-    }
-
-    fn memory(&self) -> u64 {
-        let levels: usize = self.levels.iter().map(|level| size_of_val(&**level)).sum();
-        (size_of_val(&*self.blocks) + size_of_val(&*self.values) + levels) as u64
-    }
-}
-
-/// The ranges that do not overlap, of networks that lie inside each other or apart.
-fn flat<N: Number, V: Copy + Ord>(mut networks: Vec<(N, N, V)>) -> Vec<(N, N, V)> {
-    // the wider of two that begin alike comes first
-    networks.sort_unstable_by(|one, other| one.0.cmp(&other.0).then(other.1.cmp(&one.1)));
-    let mut flat: Flat<N, V> = Flat { ranges: Vec::with_capacity(networks.len()), open: Vec::new(), next: None };
-    for (first, last, value) in networks {
-        flat.close_before(Some(first));
-        let around = flat.open.last().map(|(_, value)| *value);
-        if let (Some(around), Some(next)) = (around, flat.next)
-            && next < first
-        {
-            flat.write(next, first.before(), around);
-        }
-        flat.next = Some(first);
-        flat.open.push((last, around.map_or(value, |around: V| around.max(value))));
-    }
-    flat.close_before(None);
-    flat.ranges
-}
-
-/// Ranges in the making.
-struct Flat<N, V> {
-    ranges: Vec<(N, N, V)>,
-    /// The networks that have begun and not ended, the widest first: the last number and the value.
-    open: Vec<(N, V)>,
-    /// The first number of the open networks that is not written; `None` behind the last number of all.
-    next: Option<N>,
-}
-
-impl<N: Number, V: Copy + Ord> Flat<N, V> {
-    /// Ends the open networks that end before a number, or all of them.
-    fn close_before(&mut self, first: Option<N>) {
-        while let Some((last, value)) = self.open.pop_if(|(last, _)| first.is_none_or(|first| *last < first)) {
-            if let Some(next) = self.next.filter(|next| *next <= last) {
-                self.write(next, last, value);
-                self.next = last.after();
-            }
-        }
-    }
-
-    fn write(&mut self, first: N, last: N, value: V) {
-        match self.ranges.last_mut() {
-            Some((_, end, known)) if end.after() == Some(first) && *known == value => *end = last,
-            _ => self.ranges.push((first, last, value)),
-        }
+        NetworkMap { ipv4: Networks::default(), ipv6: Networks::default(), ipv6_long: Networks::default() }
     }
 }
 
@@ -365,7 +156,7 @@ mod tests {
         ] {
             assert_eq!(at(&map, address), value, "{address}");
         }
-        assert_eq!(map.ranges(), 3);
+        assert_eq!(map.count(), 2);
     }
 
     #[test]
@@ -380,11 +171,11 @@ mod tests {
     }
 
     #[test]
-    fn touching_networks_are_one_range() {
+    fn two_halves_are_one_network() {
         let halves =
             NetworkSet::new(["10.0.0.0/9", "10.128.0.0/9", "fd00::/9", "fd80::/9"].map(|one| (network(one), ())));
         assert_eq!(halves, NetworkSet::new(["fd00::/8", "10.0.0.0/8"].map(|one| (network(one), ()))));
-        assert_eq!(halves.ranges(), 2);
+        assert_eq!(halves.count(), 2);
     }
 
     #[test]
@@ -418,11 +209,11 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_of_any_number_of_ranges_finds_all_of_them() {
+    fn a_tree_of_any_number_of_networks_finds_all_of_them() {
         for count in (0..40).chain([255, 256, 257, 272, 4_095, 4_096, 4_097, 5_000]) {
             let address = |n: u32| IpAddr::V4((n * 4 + 4).into());
             let map = NetworkMap::new((0..count).map(|n| (Prefix::around(address(n), 31, 0), n)));
-            assert_eq!(map.ranges(), count as usize);
+            assert_eq!(map.count(), count as usize);
             for n in 0..count {
                 let IpAddr::V4(first) = address(n) else { unreachable!() };
                 let around =
@@ -436,44 +227,60 @@ mod tests {
         }
     }
 
-    proptest! {
-        /// As below, with networks of both halves of an address.
-        #[test]
-        fn finds_what_a_walk_finds_in_ipv6(
-            networks in prop::collection::vec((0_u128..4, 0_u128..64, 60_u8..=128, 0_u8..4), 0..100),
-            asked in prop::collection::vec((0_u128..5, 0_u128..70), 50),
-        ) {
-            let address = |(upper, lower): (u128, u128)| IpAddr::V6((upper << 64 | lower).into());
-            let networks: Vec<(Prefix, u8)> = networks
-                .into_iter()
-                .map(|(upper, lower, length, value)| (Prefix::around(address((upper, lower)), 0, length), value))
-                .collect();
-            let map = NetworkMap::new(networks.iter().copied());
-            for (network, _) in &networks {
-                prop_assert!(map.meets(*network));
+    /// Addresses of both families and both halves of an address, close together and far apart.
+    fn addresses() -> impl Strategy<Value = IpAddr> {
+        let ipv4 = prop_oneof![0_u32..4_096, any::<u32>()].prop_map(|address| IpAddr::V4(address.into()));
+        let lower = prop_oneof![0_u64..64, any::<u64>()];
+        let upper = prop_oneof![0_u64..4, (0_u64..64).prop_map(|upper| 0x2001_0db8 << 32 | upper << 8), any::<u64>()];
+        let ipv6 = (upper, lower).prop_map(|(upper, lower)| u128::from(upper) << UPPER | u128::from(lower));
+        prop_oneof![ipv4, ipv6.prop_map(|address| fold(IpAddr::V6(address.into())))]
+    }
+
+    fn networks() -> impl Strategy<Value = Vec<(Prefix, u8)>> {
+        let lengths = prop_oneof![0_u8..=128, 20_u8..=32, 60_u8..=68, Just(128)];
+        let network =
+            (addresses(), lengths).prop_map(|(address, length)| Prefix::around(address, length.min(32), length));
+        prop::collection::vec((network, 0_u8..4), 0..400)
+    }
+
+    /// The addresses before a network, at both of its ends, and behind it.
+    fn edges(network: Prefix) -> Vec<IpAddr> {
+        let end =
+            |first: u128, bits: u8| first | u128::MAX.checked_shr((128 - bits + network.length()).into()).unwrap_or(0);
+        let four = |first: u128, last: u128| [first.wrapping_sub(1), first, last, last.wrapping_add(1)].into_iter();
+        match network.address() {
+            IpAddr::V4(first) => {
+                let first = u128::from(first.to_bits());
+                four(first, end(first, 32))
+                    .filter_map(|at| u32::try_from(at).ok())
+                    .map(|at| IpAddr::V4(at.into()))
+                    .collect()
             }
-            for asked in asked {
-                let address = address(asked);
-                let walked = networks.iter().filter(|(network, _)| network.contains(address)).map(|(_, value)| *value).max();
-                prop_assert_eq!(map.get(address), walked, "{}", address);
+            IpAddr::V6(first) => {
+                four(first.to_bits(), end(first.to_bits(), 128)).map(|at| IpAddr::V6(at.into())).collect()
+            }
+        }
+    }
+
+    proptest! {
+        /// Networks inside of each other, beside each other and apart, of several blocks.
+        #[test]
+        fn finds_what_a_walk_through_all_networks_finds(networks in networks(), others in prop::collection::vec(addresses(), 50)) {
+            let map = NetworkMap::new(networks.iter().copied());
+            prop_assert!(map.count() <= networks.len());
+            let edges = networks.iter().step_by(8).flat_map(|(network, _)| edges(*network));
+            for address in edges.chain(others) {
+                let around = networks.iter().filter(|(network, _)| network.contains(address));
+                prop_assert_eq!(map.get(address), around.map(|(_, value)| *value).max(), "{}", address);
             }
         }
 
-        /// Few addresses and short distances, so that networks lie inside each other and touch; more than one block of them.
         #[test]
-        fn finds_what_a_walk_through_all_networks_finds(
-            networks in prop::collection::vec((0_u32..2_048, 20_u8..=32, 0_u8..4), 0..200),
-            asked in prop::collection::vec(0_u32..2_100, 50),
-        ) {
-            let networks: Vec<(Prefix, u8)> = networks
-                .into_iter()
-                .map(|(address, length, value)| (Prefix::around(IpAddr::V4((address << 1).into()), length, 0), value))
-                .collect();
+        fn meets_what_a_walk_through_all_networks_meets(networks in networks(), others in networks()) {
             let map = NetworkMap::new(networks.iter().copied());
-            for address in asked {
-                let address = IpAddr::V4((address << 1 | address & 1).into());
-                let walked = networks.iter().filter(|(network, _)| network.contains(address)).map(|(_, value)| *value).max();
-                prop_assert_eq!(map.get(address), walked, "{}", address);
+            for (other, _) in others.iter().take(50).chain(networks.iter().take(10)) {
+                let meets = |(network, _): &(Prefix, u8)| network.contains(other.address()) || other.contains(network.address());
+                prop_assert_eq!(map.meets(*other), networks.iter().any(meets), "{}", other);
             }
         }
     }

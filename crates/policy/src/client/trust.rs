@@ -248,9 +248,9 @@ impl ProxySet {
         self.networks.meets(network)
     }
 
-    /// The number of ranges that its networks became.
-    pub fn ranges(&self) -> usize {
-        self.networks.ranges()
+    /// The number of networks that its networks became.
+    pub fn count(&self) -> usize {
+        self.networks.count()
     }
 
     /// The memory of these.
@@ -284,7 +284,7 @@ mod tests {
     #[test]
     fn overlapping_and_touching_networks_become_one_range() {
         let proxies = set(&["10.0.1.0/24", "10.0.0.0/24", "10.0.0.128/25", "10.9.0.0/16", "fd00::/9", "fd80::/9"]);
-        assert_eq!(proxies.networks.ranges(), 3);
+        assert_eq!(proxies.networks.count(), 3);
         assert_eq!(proxies, set(&["fd00::/8", "10.9.0.0/16", "10.0.0.0/23"]));
     }
 

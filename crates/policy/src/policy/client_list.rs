@@ -62,8 +62,8 @@ impl ClientList {
         &self.written
     }
 
-    /// The number of ranges that all networks became, and their memory.
+    /// The number of networks that all became, and their memory.
     pub fn size(&self) -> (usize, Bytes) {
-        (self.all.ranges(), self.all.memory())
+        (self.all.count(), self.all.memory())
     }
 }
