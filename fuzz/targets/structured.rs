@@ -5,6 +5,7 @@
 //! - What is written is what `sfv` writes of the same values, and reads back as them.
 //! - A step fails exactly when the format cannot hold its value, or the field has no room.
 
+use bytes::BytesMut;
 use sfv::{BareItem, Item, List as Model, ListEntry, Parser, SerializeValue};
 use tidegate::answer::structured::{List, MAX_FIELD_BYTES, MAX_INTEGER, Unwritable};
 
@@ -30,7 +31,7 @@ fn work(data: &[u8]) -> Option<Work<'_>> {
                 _ => list.bytes(one, other.as_bytes()),
             };
         }
-        drop(list.finish());
+        drop(list.finish(&mut BytesMut::new()));
     }))
 }
 
@@ -51,7 +52,7 @@ pub fn structured(data: &[u8]) {
             _ => (list.bytes(&one, other.as_bytes()), BareItem::ByteSeq(other.clone().into_bytes())),
         };
         let expected = if step % 5 == 0 { member(&mut model, value) } else { parameter(&mut model, &one, value) };
-        let before = list.finish().map_or(0, |field| field.len());
+        let before = list.finish(&mut BytesMut::new()).map_or(0, |field| field.len());
         match written {
             // the same key again would replace the first one in the model
             Ok(()) if expected == Err(Expected::Twice) => return,
@@ -64,12 +65,12 @@ pub fn structured(data: &[u8]) {
             Err(Unwritable::NoMember) => return assert_eq!(expected, Err(Expected::NoMember)),
             Err(Unwritable::Character) => return assert_eq!(expected, Err(Expected::Character)),
         }
-        let field = list.finish().expect("a member has been written");
+        let field = list.finish(&mut BytesMut::new()).expect("a member has been written");
         assert!(field.len() <= MAX_FIELD_BYTES);
         assert_eq!(field.to_str().ok(), model.serialize_value().ok().as_deref());
         assert_eq!(Parser::parse_list(field.as_bytes()).as_ref(), Ok(&model));
     }
-    assert_eq!(list.finish().is_none(), model.is_empty());
+    assert_eq!(list.finish(&mut BytesMut::new()).is_none(), model.is_empty());
 }
 
 /// Why the format does not take a value.

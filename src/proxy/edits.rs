@@ -113,7 +113,7 @@ fn put_tags(upstream: &mut impl Fields, context: &RequestContext) -> pingora::Re
 }
 
 /// The answer as the client gets it: the operator's edits, then the fields of `cors:` and of limits, which no edit can forge. `origin`:
-/// the `Origin` of the request, which is asked for only where the route has `cors:`.
+/// the `Origin` of the request, which is asked for only where the route has `cors:`. `memory` is for values.
 ///
 /// # Errors
 /// As for [`towards_origin`].
@@ -121,6 +121,7 @@ pub fn towards_client(
     answer: &mut impl AnswerHead,
     origin: impl FnOnce() -> Option<HeaderValue>,
     context: &RequestContext,
+    memory: &mut BytesMut,
 ) -> pingora::Result<()> {
     if let Some(route) = context.route()
         && !route.response_headers.is_empty()
@@ -133,18 +134,23 @@ pub fn towards_client(
         }
         fields.on_answer(origin().as_ref(), |name, value| answer.add(Name::Of(&name), value))?;
     }
-    rate_limit_fields(answer, context)
+    rate_limit_fields(answer, context, memory)
 }
 
 /// Adds what the client is told about its limits to an answer of the route.
-fn rate_limit_fields(head: &mut impl AnswerHead, context: &RequestContext) -> pingora::Result<()> {
+fn rate_limit_fields(
+    head: &mut impl AnswerHead,
+    context: &RequestContext,
+    memory: &mut BytesMut,
+) -> pingora::Result<()> {
     let Some(decision) = context.evaluation.as_ref().map(|evaluation| &evaluation.decision) else { return Ok(()) };
     if decision.readings.is_empty() {
         return Ok(());
     }
     let Some(fields) = decision.route.and_then(|route| context.generation.fields(route)) else { return Ok(()) };
     let policy = context.generation.engine().policy();
-    for (name, value) in fields.on_answer(decision, policy, head.status(), head.fields(), context.wall_nanos()) {
+    let around = (context.wall_nanos(), memory);
+    for (name, value) in fields.on_answer(decision, policy, head.status(), head.fields(), around) {
         let name = match name.as_str() {
             "ratelimit" => Name::Spelled("RateLimit"),
             "ratelimit-policy" => Name::Spelled("RateLimit-Policy"),

@@ -166,7 +166,7 @@ impl ProxyHttp for Gate {
         if forward::speaks_http2(context).is_some() {
             response::judge_http2(upstream)?;
         }
-        response::head(&self.process, session, upstream, context).await
+        response::head(&self.process, session, upstream, context, &mut BytesMut::new()).await
     }
 
     fn response_body_filter(

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::header;
 
 use super::context::RequestContext;
@@ -56,7 +56,7 @@ pub async fn fixed<D: Downstream>(session: &mut D, context: &mut RequestContext,
     if !bodiless {
         head.set(Name::Of(&header::CONTENT_LENGTH), fixed.body.len().into())?;
     }
-    super::edits::towards_client(&mut head, || session.head().origin(), context)?;
+    super::edits::towards_client(&mut head, || session.head().origin(), context, &mut BytesMut::new())?;
     let body =
         if bodiless || session.head().method() == http::Method::HEAD { Bytes::new() } else { fixed.body.clone() };
     context.settle(fixed.status, &fixed.headers, clock);

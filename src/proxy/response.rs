@@ -3,6 +3,7 @@
 use std::io;
 use std::time::Duration;
 
+use bytes::BytesMut;
 use http::{HeaderMap, StatusCode, Version, header};
 use pingora::http::ResponseHeader;
 use pingora::{Error, ErrorType};
@@ -28,7 +29,7 @@ pub fn judge_http2(upstream: &ResponseHeader) -> pingora::Result<()> {
     http2::judge(upstream).map_err(refused)
 }
 
-/// Takes the head of an answer: charges what waited for it, and makes it what the client gets.
+/// Takes the head of an answer: charges what waited for it, and makes it what the client gets. `memory` is for values of fields.
 ///
 /// # Errors
 /// The answer cannot be passed on.
@@ -37,6 +38,7 @@ pub async fn head(
     session: &mut impl Downstream,
     upstream: &mut impl AnswerHead,
     context: &mut RequestContext,
+    memory: &mut BytesMut,
 ) -> pingora::Result<()> {
     let status = upstream.status();
     if status == StatusCode::SWITCHING_PROTOCOLS && !session.wants_upgrade() {
@@ -69,7 +71,7 @@ pub async fn head(
         upstream.remove(&header::TRANSFER_ENCODING);
         session.close();
     }
-    edits::towards_client(upstream, || session.head().origin(), context)
+    edits::towards_client(upstream, || session.head().origin(), context, memory)
 }
 
 /// Counts a piece of the answer's body, by its length. Returns how long to hold it back.

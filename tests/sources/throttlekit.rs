@@ -8,6 +8,7 @@ use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
 
+use bytes::BytesMut;
 use hmac::Mac;
 use http::{HeaderMap, Method, StatusCode};
 use sfv::{ListEntry, Parser};
@@ -317,7 +318,7 @@ pub fn t12_fields_tell_a_delay_or_an_epoch_and_never_come_back_now() {
         let reset = (30 * SECOND).saturating_sub(now);
         let admitted = decision(&policy, Verdict::Admitted, &[(Outcome::Admitted, 50, Some(reset))]);
         let fields = RouteFields::new(&policy, policy.routes.route(0).unwrap());
-        lines(&fields.on_answer(&admitted, &policy, StatusCode::OK, &HeaderMap::new(), now))
+        lines(&fields.on_answer(&admitted, &policy, StatusCode::OK, &HeaderMap::new(), (now, &mut BytesMut::new())))
     };
     for (now, reset) in [(0, 30), (10 * SECOND, 20), (25 * SECOND, 5), (57 * SECOND / 2, 2), (40 * SECOND, 0)] {
         let expected = ["ratelimit-limit: 100", "ratelimit-remaining: 50", &format!("ratelimit-reset: {reset}")];
@@ -362,7 +363,7 @@ pub fn t13_a_policy_name_cannot_break_out_of_its_field() {
     // the writer relies on no such check
     let written = |name: &str| {
         let mut list = List::new();
-        list.string("", name).map(|()| list.finish().unwrap().to_str().unwrap().to_owned())
+        list.string("", name).map(|()| list.finish(&mut BytesMut::new()).unwrap().to_str().unwrap().to_owned())
     };
     for name in ["a\r\nx-evil: 1", "a\u{7f}", "\u{0}", "caf\u{e9}", "a\u{85}"] {
         assert_eq!(written(name), Err(Unwritable::Character), "{name:?}");

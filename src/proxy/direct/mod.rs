@@ -38,6 +38,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::BytesMut;
 use http::{HeaderValue, header};
 use pingora::Error;
 use tokio::time::Instant;
@@ -241,7 +242,9 @@ impl DirectLane {
                 exchange.asks(client.head().method(), text, head::body(lines));
             }
             let (process, within) = (&*self.process, write);
-            Run { process, client, context, upload, exchange: &mut exchange, within }.run((lines, text), answer).await
+            Run { process, client, context, upload, exchange: &mut exchange, within }
+                .run((lines, text), (answer, values))
+                .await
         };
         match ended.await {
             Ok(()) => {
@@ -276,7 +279,7 @@ impl<C: Client> Run<'_, '_, C> {
     async fn run(
         &mut self,
         (lines, request): (&mut Lines, &mut Vec<u8>),
-        answer: &mut AnswerLines,
+        (answer, values): (&mut AnswerLines, &mut BytesMut),
     ) -> pingora::Result<()> {
         self.begin(request).await?;
         // what is large is not held while the origin thinks
@@ -292,7 +295,7 @@ impl<C: Client> Run<'_, '_, C> {
                 let chunked = HeaderValue::from_static("chunked");
                 Fields::set(&mut answer.lines, Name::Of(&header::TRANSFER_ENCODING), chunked)?;
             }
-            response::head(self.process, self.client, answer, self.context).await?;
+            response::head(self.process, self.client, answer, self.context, values).await?;
             self.client.write_head(answer).await?;
             if !interim {
                 break;

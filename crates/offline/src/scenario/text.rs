@@ -1,6 +1,7 @@
 //! The answer that a client gets: the origin's fields after the operator's edits, and what is told of limits
 //! and to pages of other sites.
 
+use bytes::BytesMut;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use crate::answer::{RouteFields, cors};
@@ -32,7 +33,7 @@ pub fn fields(
     if let Some(own) = own
         && !decision.readings.is_empty()
     {
-        for (name, value) in own.on_answer(decision, policy, status, &fields, unix_nanos) {
+        for (name, value) in own.on_answer(decision, policy, status, &fields, (unix_nanos, &mut BytesMut::new())) {
             fields.append(name, value);
         }
     }

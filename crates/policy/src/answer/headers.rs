@@ -16,6 +16,7 @@ mod promise;
 use std::cmp::Reverse;
 
 use arrayvec::ArrayVec;
+use bytes::BytesMut;
 use http::header::ACCESS_CONTROL_EXPOSE_HEADERS;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
@@ -62,7 +63,7 @@ impl RouteFields {
 
     /// What an answer of this route tells, to be added as further lines to those in `beside`: the origin's header
     /// fields, or none when the answer is ours. `wall_unix_nanos` is only used for the legacy spelling, which tells
-    /// points in time.
+    /// points in time; `memory` is for values.
     ///
     /// * 1xx: nothing.
     /// * 3xx: no remainder, because a low one makes clients wait where they should follow at once.
@@ -76,7 +77,7 @@ impl RouteFields {
         policy: &Policy,
         status: StatusCode,
         beside: &impl Lookup,
-        wall_unix_nanos: u64,
+        (wall_unix_nanos, memory): (u64, &mut BytesMut),
     ) -> Fields {
         if self.style == FieldStyle::Off {
             return Fields::new();
@@ -89,7 +90,7 @@ impl RouteFields {
         if status.is_informational() {
             return Fields::new();
         }
-        let mut fields = self.tell(&readings, decision, policy, beside, wall_unix_nanos);
+        let mut fields = self.tell(&readings, decision, policy, beside, (wall_unix_nanos, memory));
         if self.expose && !fields.is_empty() {
             fields.push((ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(told(self.style))));
         }
@@ -109,7 +110,8 @@ impl RouteFields {
         policy: &Policy,
         wall_unix_nanos: u64,
     ) -> Fields {
-        let mut fields = self.tell(behind, decision, policy, &HeaderMap::new(), wall_unix_nanos);
+        let around = (wall_unix_nanos, &mut BytesMut::new());
+        let mut fields = self.tell(behind, decision, policy, &HeaderMap::new(), around);
         if self.expose {
             fields.push((ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(told(self.style))));
         }
@@ -122,7 +124,7 @@ impl RouteFields {
         decision: &Decision,
         policy: &Policy,
         beside: &impl Lookup,
-        wall_unix_nanos: u64,
+        (wall_unix_nanos, memory): (u64, &mut BytesMut),
     ) -> Fields {
         let mut fields = Fields::new();
         match self.style {
@@ -134,7 +136,7 @@ impl RouteFields {
                 };
                 let policy = self.policy.line(decision, policy, apart);
                 fields.extend(policy.map(|policy| (RATELIMIT_POLICY.clone(), policy)));
-                let limits = limit_field(if apart { APART } else { "" }, readings);
+                let limits = limit_field(if apart { APART } else { "" }, readings, memory);
                 fields.extend(limits.map(|limits| (RATELIMIT.clone(), limits)));
             }
             FieldStyle::Triple => single(&TRIPLE, readings, beside, 0, &mut fields),
@@ -163,13 +165,13 @@ impl RouteFields {
 /// seconds at random (1 without jitter), which says "soon" and keeps the refused from coming back together. Where
 /// a queue gave nothing, it is the time in which all that wait in it are served, if that is longer.
 pub fn retry_after_seconds(refusal: Refusal, decision: &Decision, policy: &Policy) -> Option<u64> {
-    retry_after_for(refusal, &behind(refusal, decision, policy), decision, policy)
+    retry_after_for(refusal, first_behind(refusal, decision, policy).as_ref(), decision, policy)
 }
 
-/// As [`retry_after_seconds`], of a refusal for these limits.
+/// As [`retry_after_seconds`], of a refusal for limits of which this is the first.
 pub(super) fn retry_after_for(
     refusal: Refusal,
-    behind: &[Line<'_>],
+    first: Option<&Line<'_>>,
     decision: &Decision,
     policy: &Policy,
 ) -> Option<u64> {
@@ -177,7 +179,7 @@ pub(super) fn retry_after_for(
     let stretched = |wait: u64| ceil_seconds(wait.saturating_add(jitter(wait, decision.dice, responses))).max(1);
     match refusal {
         Refusal::Limit | Refusal::Penalty | Refusal::Concurrency => {
-            match behind.first() {
+            match first {
                 Some(line) if line.promise.unit != Unit::Concurrent => line.reading.retry_nanos.map(stretched),
                 // only the client's own requests under way are in the way
                 _ => Some(soon_seconds(decision.dice, responses)),
@@ -247,6 +249,11 @@ impl Line<'_> {
     fn reset_nanos(&self) -> Option<u64> {
         self.promise.reset_nanos(self.reading)
     }
+
+    /// Where it stands among those that refused: the longest wait first, places last.
+    fn rank(&self) -> (bool, Reverse<u64>) {
+        (self.promise.unit == Unit::Concurrent, Reverse(self.reading.retry_nanos.unwrap_or(u64::MAX)))
+    }
 }
 
 pub(super) type Selected<'a> = ArrayVec<Line<'a>, { Route::MAX_RULES }>;
@@ -276,21 +283,25 @@ fn nearest<'a>(decision: &'a Decision, policy: &'a Policy) -> Selected<'a> {
 /// Of a refused request: the limits that were violated, the longest wait first and an endless one before all, but for the
 /// client's own requests under way, which come last; none when it was not refused for a limit.
 pub(super) fn behind<'a>(refusal: Refusal, decision: &'a Decision, policy: &'a Policy) -> Selected<'a> {
-    if !matches!(refusal, Refusal::Limit | Refusal::Penalty | Refusal::Concurrency) {
-        return Selected::new();
-    }
-    let violated = |line: &Line<'_>| line.reading.outcome == Outcome::Refused;
-    let mut lines: Selected<'a> = enforced(decision, policy).filter(violated).collect();
-    lines.sort_unstable_by_key(|line| {
-        let wait = line.reading.retry_nanos.unwrap_or(u64::MAX);
-        (line.promise.unit == Unit::Concurrent, Reverse(wait))
-    });
+    let mut lines: Selected<'a> = violated(refusal, decision, policy).collect();
+    lines.sort_by_key(Line::rank);
     lines
+}
+
+/// The first of them.
+fn first_behind<'a>(refusal: Refusal, decision: &'a Decision, policy: &'a Policy) -> Option<Line<'a>> {
+    violated(refusal, decision, policy).min_by_key(Line::rank)
 }
 
 /// The position of the limit that a refusal for a limit is told to be due to first.
 pub fn first_violated(refusal: Refusal, decision: &Decision, policy: &Policy) -> Option<usize> {
-    behind(refusal, decision, policy).first().map(|line| line.reading.rule)
+    first_behind(refusal, decision, policy).map(|line| line.reading.rule)
+}
+
+/// Of a refusal for limits, these, in the order of the route.
+fn violated<'a>(refusal: Refusal, decision: &'a Decision, policy: &'a Policy) -> impl Iterator<Item = Line<'a>> {
+    let is_for_limits = matches!(refusal, Refusal::Limit | Refusal::Penalty | Refusal::Concurrency);
+    enforced(decision, policy).filter(move |line| is_for_limits && line.reading.outcome == Outcome::Refused)
 }
 
 fn enforced<'a>(decision: &'a Decision, policy: &'a Policy) -> impl Iterator<Item = Line<'a>> {
@@ -302,7 +313,7 @@ fn enforced<'a>(decision: &'a Decision, policy: &'a Policy) -> impl Iterator<Ite
 }
 
 /// `"login";r=0;t=12`
-fn limit_field(prefix: &str, lines: &[Line<'_>]) -> Option<HeaderValue> {
+fn limit_field(prefix: &str, lines: &[Line<'_>], memory: &mut BytesMut) -> Option<HeaderValue> {
     let mut list = List::new();
     let mut write = |line: &Line<'_>| -> Result<(), Unwritable> {
         list.string(prefix, line.name)?;
@@ -310,7 +321,7 @@ fn limit_field(prefix: &str, lines: &[Line<'_>]) -> Option<HeaderValue> {
         line.reset_nanos().map_or(Ok(()), |nanos| list.integer("t", ceil_seconds(nanos)))
     };
     lines.iter().try_for_each(&mut write).ok()?;
-    list.finish()
+    list.finish(memory)
 }
 
 /// Limit, remaining, reset.

@@ -26,7 +26,7 @@ pub mod told;
 pub mod written;
 
 use arrayvec::{ArrayString, ArrayVec};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, VARY};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
@@ -154,7 +154,7 @@ pub fn write_refusal(refusal: Refusal, context: &Context<'_>, to: &mut impl Sink
     let own = Own::of(refusal, decision, policy);
     let meaning = refusal::meaning(refusal, &own);
     let behind = decision.map(|decision| headers::behind(refusal, decision, policy)).unwrap_or_default();
-    let wait = decision.and_then(|decision| headers::retry_after_for(refusal, &behind, decision, policy));
+    let wait = decision.and_then(|decision| headers::retry_after_for(refusal, behind.first(), decision, policy));
     let violated: ArrayVec<&str, { Route::MAX_RULES }> = behind.iter().map(|line| line.name).collect();
     write(&meaning, wait, &violated, &own, context, to, |to| {
         if let (Some(fields), Some(decision)) = (context.fields, decision) {
@@ -178,7 +178,8 @@ pub fn fault(fault: Fault, context: &Context<'_>) -> Answer {
         }
         if let (Some(fields), Some(decision)) = (context.fields, decision) {
             // the budget has been charged although the origin failed, so the client is told
-            let told = fields.on_answer(decision, policy, meaning.status, &HeaderMap::new(), context.wall_unix_nanos);
+            let around = (context.wall_unix_nanos, &mut BytesMut::new());
+            let told = fields.on_answer(decision, policy, meaning.status, &HeaderMap::new(), around);
             told.iter().for_each(|(name, value)| to.field(name, Value::Line(value)));
         }
     });
@@ -312,7 +313,7 @@ fn proxy_status(name: &str, meaning: &Meaning) -> Option<HeaderValue> {
     if with_status {
         list.integer("status-code", u64::from(meaning.status.as_u16())).ok()?;
     }
-    list.finish()
+    list.finish(&mut BytesMut::new())
 }
 
 #[cfg(test)]

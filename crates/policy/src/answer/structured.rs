@@ -2,11 +2,12 @@
 //!
 //! Only what our own fields need: Strings, Tokens, Integers and Byte Sequences; no Inner Lists, no Dictionaries, no
 //! parser. What the format cannot hold is a failure, never a guess: a field that fails is not sent (RFC 9651, section
-//! 4.1). The text grows on the stack, so the one allocation is the finished header value.
+//! 4.1). The text grows on the stack; the finished header value is copied to where the caller has room for it.
 
 use arrayvec::ArrayVec;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use bytes::BytesMut;
 use http::HeaderValue;
 
 /// The longest field that is written. Eight members with names of 64 characters and the largest numbers stay below it.
@@ -98,9 +99,11 @@ impl List {
         self.push(b":")
     }
 
-    /// The header value, or `None` when the List is empty.
-    pub fn finish(&self) -> Option<HeaderValue> {
-        if self.text.is_empty() { None } else { HeaderValue::from_bytes(&self.text).ok() }
+    /// The header value, in this memory, or `None` when the List is empty.
+    pub fn finish(&self, memory: &mut BytesMut) -> Option<HeaderValue> {
+        memory.extend_from_slice(&self.text);
+        let text = memory.split().freeze();
+        if text.is_empty() { None } else { HeaderValue::from_maybe_shared(text).ok() }
     }
 
     fn next_member(&mut self) -> Result<(), Unwritable> {
@@ -168,7 +171,7 @@ mod tests {
     use super::*;
 
     fn text(list: &List) -> String {
-        list.finish().unwrap().to_str().unwrap().to_owned()
+        list.finish(&mut BytesMut::new()).unwrap().to_str().unwrap().to_owned()
     }
 
     #[test]
@@ -197,7 +200,7 @@ mod tests {
         }
         let mut list = List::new();
         assert_eq!(list.integer("r", 1), Err(Unwritable::NoMember));
-        assert!(list.finish().is_none());
+        assert!(list.finish(&mut BytesMut::new()).is_none());
         list.string("", "a").unwrap();
         assert_eq!(list.integer("R", 1), Err(Unwritable::Character));
         assert_eq!(list.integer("", 1), Err(Unwritable::Character));

@@ -1,5 +1,6 @@
 //! What an answer tells about limits, as lines for the people who run the gate.
 
+use bytes::BytesMut;
 use http::{HeaderMap, StatusCode};
 
 use super::headers::{RouteFields, retry_after_seconds, shown};
@@ -34,7 +35,8 @@ impl Told {
             // a route without limits tells of none, and a preflight is answered without a word about them
             Verdict::Admitted if decision.readings.is_empty() || decision.answers_preflight => (None, None),
             Verdict::Admitted => {
-                (None, own.map(|own| own.on_answer(decision, policy, status, beside, wall_unix_nanos)))
+                let around = (wall_unix_nanos, &mut BytesMut::new());
+                (None, own.map(|own| own.on_answer(decision, policy, status, beside, around)))
             }
         };
         let fields = fields.unwrap_or_default();

@@ -12,6 +12,7 @@
 //! than [`MOST_LINES`] ways has the rest of them written anew.
 
 use arrayvec::ArrayVec;
+use bytes::BytesMut;
 use http::HeaderValue;
 
 use super::super::structured::{List, Unwritable};
@@ -157,5 +158,5 @@ fn written(prefix: &str, shown: &Shown, policy: &Policy) -> Option<HeaderValue> 
         window.map_or(Ok(()), |seconds| list.integer("w", seconds))
     };
     shown.iter().try_for_each(&mut write).ok()?;
-    list.finish()
+    list.finish(&mut BytesMut::new())
 }
