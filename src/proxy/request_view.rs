@@ -23,6 +23,10 @@ pub trait RequestHead {
     fn query(&self) -> Option<&str>;
     /// The `Host` field, or the target's authority; empty if there is neither, as HTTP/1.0 allows.
     fn authority(&self) -> &str;
+    /// The canonical host of [`authority`](RequestHead::authority).
+    fn host(&self) -> Cow<'_, str> {
+        canonical_host(self.authority())
+    }
     /// The fields; at least those that a decision may read.
     fn fields(&self) -> &HeaderMap;
     /// How the client wants an answer of the gate.
@@ -237,7 +241,7 @@ impl<'a> RequestView<'a> {
             headers: head.fields(),
             tls_sni: info.and_then(ConnectionInfo::sni),
         };
-        RequestView { host: canonical_host(head.authority()), rest }
+        RequestView { host: head.host(), rest }
     }
 
     /// The request.

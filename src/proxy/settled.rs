@@ -25,7 +25,8 @@ pub fn settle(head: &mut impl RequestHead, engine: &Engine, info: Option<&Connec
         head.put(name, None, line)?;
     }
     let clients = &engine.policy().clients;
-    head.remove_where(|name| clients.may_be_untold(name), clients.untold(peer_of(info)));
+    let trusted = clients.trust.believes(peer_of(info));
+    head.remove_where(|name| clients.may_be_untold(trusted, name), |name| clients.may_not_tell(trusted, name));
     let Some(client) = info.and_then(ConnectionInfo::identity) else { return Ok(()) };
     if !head.fields().contains_key(&X_FORWARDED_PROTO) {
         head.put(X_FORWARDED_PROTO, Some("X-Forwarded-Proto"), HeaderValue::from_static("https"))?;

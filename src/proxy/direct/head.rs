@@ -1,5 +1,6 @@
 //! The head of a request on the direct lane: from the bytes that the edge has judged to those that the origin gets.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::str;
 
@@ -10,6 +11,7 @@ use pingora::{Error, ErrorType};
 use super::super::fields::Name;
 use super::super::request_view::{RequestHead, WholeHead, read_of};
 use crate::answer::{Form, cors};
+use tidegate_http::authority::canonical_host;
 use tidegate_http::head::fields::plain_number;
 use tidegate_http::head::{Body, Head};
 use tidegate_http::lines::{Lines, Lookup, Unwritable};
@@ -39,6 +41,8 @@ pub struct LaneHead {
     target: String,
     /// Where its path ends.
     path: usize,
+    /// The canonical host, which is asked for several times.
+    host: String,
     version: Version,
     body: Body,
     hop_by_hop: bool,
@@ -82,7 +86,14 @@ impl LaneHead {
                 self.read.try_append(name, value).ok()?;
             }
         }
+        self.note_host();
         Some(())
+    }
+
+    fn note_host(&mut self) {
+        let authority = self.read.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+        self.host.clear();
+        self.host.push_str(&canonical_host(authority));
     }
 
     /// How its body ends.
@@ -102,7 +113,7 @@ impl LaneHead {
 
     /// The memory that is kept for the next one, in bytes.
     pub fn capacity(&self) -> usize {
-        self.target.capacity() + self.lines.capacity() + self.values.capacity()
+        self.target.capacity() + self.host.capacity() + self.lines.capacity() + self.values.capacity()
     }
 
     /// Makes `upstream` the lines that travel on: without those that concern the client's connection only, and what its `Connection`
@@ -162,6 +173,10 @@ impl RequestHead for LaneHead {
         self.read.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default()
     }
 
+    fn host(&self) -> Cow<'_, str> {
+        Cow::Borrowed(&self.host)
+    }
+
     fn fields(&self) -> &HeaderMap {
         &self.read
     }
@@ -181,13 +196,20 @@ impl RequestHead for LaneHead {
     fn put(&mut self, name: HeaderName, written: Option<&'static str>, line: HeaderValue) -> pingora::Result<()> {
         let spelling = written.map_or(Name::Of(&name), Name::Spelled);
         self.lines.set_value(spelling.written().as_bytes(), &line).map_err(unwritable)?;
+        let is_host = name == header::HOST;
         self.read.insert(name, line);
+        if is_host {
+            self.note_host();
+        }
         Ok(())
     }
 
     fn remove(&mut self, name: &HeaderName) {
         self.lines.remove(name.as_str().as_bytes());
         self.read.remove(name);
+        if *name == header::HOST {
+            self.note_host();
+        }
     }
 
     fn remove_where(&mut self, may_be: impl Fn(&[u8]) -> bool, unwanted: impl Fn(&str) -> bool) {
@@ -198,6 +220,7 @@ impl RequestHead for LaneHead {
             for name in names {
                 self.read.remove(name);
             }
+            self.note_host();
         }
     }
 }

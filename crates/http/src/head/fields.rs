@@ -184,15 +184,20 @@ impl<'a> Fields<'a> {
             if option.is_empty() {
                 continue;
             }
-            match option.len() {
-                5 if option.eq_ignore_ascii_case(b"close") => self.close = true,
-                10 if option.eq_ignore_ascii_case(b"keep-alive") => self.keep_alive = true,
-                _ => {}
-            }
             self.options += 1;
-            // an option is a token, and readers differ on what else they trim off one: 0xA0 is a blank in Latin-1
-            let is_token = option.iter().all(|&byte| is(byte, TOKEN));
-            if !is_token || is_trusted(option) || self.options > MOST_OPTIONS {
+            let is_fine = match option.len() {
+                5 if option.eq_ignore_ascii_case(b"close") => {
+                    self.close = true;
+                    true
+                }
+                10 if option.eq_ignore_ascii_case(b"keep-alive") => {
+                    self.keep_alive = true;
+                    true
+                }
+                // an option is a token, and readers differ on what else they trim off one: 0xA0 is a blank in Latin-1
+                _ => option.iter().all(|&byte| is(byte, TOKEN)) && !is_trusted(option),
+            };
+            if !is_fine || self.options > MOST_OPTIONS {
                 return Err(HeadFault::Connection);
             }
         }

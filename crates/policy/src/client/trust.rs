@@ -59,14 +59,15 @@ pub struct CriticalityField {
 }
 
 impl ClientRules {
-    /// Which fields this peer [may not tell](ClientRules::may_not_tell).
-    pub fn untold(&self, peer: Peer) -> impl Fn(&str) -> bool + '_ {
-        let trusted = self.trust.believes(peer);
-        move |name| self.may_not_tell(trusted, name)
-    }
-
-    /// Whether there can be a peer that [may not tell](ClientRules::may_not_tell) the field of this name, in any spelling.
-    pub fn may_be_untold(&self, name: &[u8]) -> bool {
+    /// Whether a peer that is trusted or not can be one that [may not tell](ClientRules::may_not_tell) the field of this name, in any
+    /// spelling. Nearly all fields are told by whoever sends them, and this says so at once.
+    pub fn may_be_untold(&self, peer_trusted: bool, name: &[u8]) -> bool {
+        if peer_trusted
+            && self.header == ForwardHeader::XForwardedFor
+            && name.eq_ignore_ascii_case(X_FORWARDED_FOR.as_str().as_bytes())
+        {
+            return false;
+        }
         let is_as_long = |known: &HeaderName| known.as_str().len() == name.len();
         hearsay::may_stand(name)
             || is_as_long(self.header.name())

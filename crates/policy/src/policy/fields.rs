@@ -123,8 +123,8 @@ impl FieldsRead {
     ) -> Vec<(HeaderName, Option<HeaderValue>)> {
         let mut edits: Vec<_> = self.joined(headers).into_iter().map(|(name, line)| (name, Some(line))).collect();
         if !headers.is_empty() {
-            let may_not_tell = rules.untold(peer);
-            let untold = headers.keys().filter(|name| may_not_tell(name.as_str()));
+            let trusted = rules.trust.believes(peer);
+            let untold = headers.keys().filter(|name| rules.may_not_tell(trusted, name.as_str()));
             edits.extend(untold.map(|name| (name.clone(), None)));
         }
         edits

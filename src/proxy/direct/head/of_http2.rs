@@ -48,6 +48,7 @@ impl LaneHead {
                 self.read.try_append(name, value.clone()).ok()?;
             }
         }
+        self.note_host();
         Some(())
     }
 }
