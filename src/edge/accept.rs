@@ -21,7 +21,7 @@ use super::requests::Servers;
 use super::tls::acceptor::Acceptor;
 use super::tls::handshake::handshake;
 use super::transport::Transport;
-use crate::system::socket::Socket;
+use crate::system::socket::Accepted;
 use tidegate_http::fault::HeadFault;
 
 /// Brings a connection to HTTP and serves it until it ends. It was let in when it was `accepted`; `entry` holds its places until then, and
@@ -32,7 +32,7 @@ use tidegate_http::fault::HeadFault;
 pub fn serve<A>(
     guard: impl Send + 'static,
     servers: Servers<A>,
-    stream: Socket,
+    stream: Accepted,
     (peer, accepted): (Option<SocketAddr>, Instant),
     mut entry: Entry,
     edge: Arc<Edge>,
@@ -45,29 +45,30 @@ where
         // captured, and so dropped, in this order: who waits for connections to end finds their places free
         let _ = (&entry, &stream, &guard);
         let mut info = ConnectionInfo::new(edge.listener, peer);
+        let mut transport = Transport::accepted(stream, peer);
+        let mut begun = Instant::now();
         if let Some(filter) = &edge.filter {
-            if !filter.begin(info.peer, accepted.elapsed()) {
+            if !filter.begin(info.peer, begun.duration_since(accepted)) {
                 return;
             }
             let header = filter.header(info.peer);
             if header != Header::Unread {
+                let Some(stream) = transport.socket() else { return };
                 // in a box, so that connections without a header have no room for one
-                match Box::pin(named(&stream, (&**filter, header), info, &mut entry, &edge, &shutdown)).await {
-                    Some(named) => info = named,
+                match Box::pin(named(stream, (&**filter, header), info, &mut entry, &edge, &shutdown)).await {
+                    Some(named) => (info, begun) = (named, Instant::now()),
                     None => return,
                 }
             }
         }
-        let mut transport = Transport::accepted(stream, peer);
         if let Some(acceptor) = &edge.tls {
             // in a box, as above
             match Box::pin(secured(acceptor, transport, info, &edge)).await {
-                Some(secured) => (transport, info) = secured,
+                Some(secured) => ((transport, info), begun) = (secured, Instant::now()),
                 None => return,
             }
         }
         let info = Arc::new(info);
-        let begun = Instant::now();
         let Some((transport, first, is_http2)) = spoken(transport, &info, begun, &edge).await else { return };
         // What a connection does not come to has no room in what is kept for each: that of HTTP/2 would be most of it.
         match (is_http2, edge.limits.protocols.http1) {

@@ -19,7 +19,6 @@ use pingora::apps::{HttpPersistentSettings, HttpServerApp};
 use pingora::protocols::IO;
 use pingora::protocols::http::ServerSession;
 use pingora::server::ShutdownWatch;
-use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
 use super::common::{Edge, HeadVerdict};
@@ -48,61 +47,60 @@ where
     A: HttpServerApp + Send + Sync + 'static,
     S: IO + 'static,
 {
-    let (stream, home) = EdgeStream::new(Wire::new(transport, first, Arc::clone(info), edge.clone()));
-    let mut framework = Framework { app, stream: Box::new(stream), home, judges: direct.is_none(), settings: None };
-    let mut connection = Connection::new(begun, edge, shutdown);
+    let mut wire = Box::new(Wire::new(transport, first, Arc::clone(info), edge.clone()));
+    let mut framework = Framework { app, judges: direct.is_none(), judges_again: direct.is_none(), settings: None };
+    let mut connection = Connection::new(begun, edge);
     async move {
         let limits = &edge.limits;
         loop {
-            let Some(wire) = framework.stream.wire() else { return };
-            let mut requests = connection.requests(wire, edge, shutdown);
+            let mut requests = connection.requests(&mut wire, edge, shutdown);
             let left = match direct {
                 Some(direct) => direct.serve(requests).await,
                 None => Box::pin(requests.next()).await.map_or_else(|left| left, |head| Left::Request(head, None)),
             };
-            let served = match left {
-                Left::Request(head, evaluation) => {
-                    Box::pin(framework.serve(&mut connection, (head, evaluation), edge, shutdown, direct.is_none()))
-                        .await
+            let request = match left {
+                Left::Request(head, evaluation) => (head, evaluation),
+                ended => {
+                    Box::pin(end(&mut wire, limits, ended)).await;
+                    // the next connection finds them
+                    wire.release_buffers();
+                    return;
                 }
-                ended => return Box::pin(end(wire, limits, ended)).await,
             };
-            match served {
-                Some(served) => framework = served,
+            match Box::pin(framework.serve(wire, request, &mut connection, edge, shutdown)).await {
+                Some(home) => wire = home,
                 None => return,
             }
         }
     }
 }
 
-/// The connection for requests that go through Pingora.
-struct Framework<'a, A, S> {
+/// What requests that go through Pingora have in common.
+struct Framework<'a, A> {
     app: &'a Arc<A>,
-    stream: Box<EdgeStream<S>>,
-    home: oneshot::Receiver<Box<Wire<S>>>,
     /// The next request is judged here, before its session. A flood comes on fresh connections, or goes on after a refusal. All others are
     /// judged in their session: reading the fields here, too, would be dear for a request that is forwarded.
     judges: bool,
+    /// One is judged here behind a refusal, too.
+    judges_again: bool,
     settings: Option<Box<HttpPersistentSettings>>,
 }
 
-impl<A, S> Framework<'_, A, S>
+impl<A> Framework<'_, A>
 where
     A: HttpServerApp + Send + Sync + 'static,
-    S: IO + 'static,
 {
-    /// Serves the request with this head, and with the decision about it, if it was judged. `None`: the connection has ended. `judges`: the
-    /// next request is judged here if this one is refused.
-    async fn serve(
-        mut self,
-        connection: &mut Connection,
+    /// Serves the request with this head, and with the decision about it, if it was judged. Gives the wire back; `None`: the connection has
+    /// ended.
+    async fn serve<S: IO + 'static>(
+        &mut self,
+        mut wire: Box<Wire<S>>,
         (head, mut evaluation): (Head, Option<Box<dyn Any + Send + Sync>>),
+        connection: &mut Connection,
         edge: &Edge,
         shutdown: &ShutdownWatch,
-        judges: bool,
-    ) -> Option<Self> {
+    ) -> Option<Box<Wire<S>>> {
         let limits = &edge.limits;
-        let wire = self.stream.wire()?;
         let more = connection.more(&head, edge);
         connection.begin();
         // a refusal here costs less than half of one in a session of Pingora's
@@ -116,16 +114,17 @@ where
                     wire.put(&bytes);
                     if !(stay && wanted) {
                         // a client that has said that this is its last request sends nothing more
-                        end(wire, limits, if head.keep_alive { Left::Linger } else { Left::Close }).await;
+                        end(&mut wire, limits, if head.keep_alive { Left::Linger } else { Left::Close }).await;
                         return None;
                     }
-                    return poll_fn(|cx| wire.poll_flush(cx)).await.is_ok().then_some(self);
+                    return poll_fn(|cx| wire.poll_flush(cx)).await.is_ok().then_some(wire);
                 }
             }
         }
         let prefix = wire.begin(&head);
-        let mut session = ServerSession::new_http1(self.stream);
-        if let Some(kept) = self.settings {
+        let (stream, mut home) = EdgeStream::new(wire);
+        let mut session = ServerSession::new_http1(Box::new(stream));
+        if let Some(kept) = self.settings.take() {
             kept.apply_to_session(&mut session);
         }
         // Pingora reads the first `Connection` field only
@@ -133,20 +132,19 @@ where
         session.set_pipelined_prefix(prefix);
         session.set_connection_user_context(evaluation);
         let Some(reused) = self.app.process_new_http(session, shutdown).await else {
-            let mut wire = self.home.try_recv().ok()?;
-            close(&mut wire, limits).await;
+            close(&mut *home.try_recv().ok()?, limits).await;
             return None;
         };
         let (returned, kept) = reused.consume();
-        let mut stream = returned.into_any().downcast::<EdgeStream<S>>().ok()?;
-        let wire = stream.wire()?;
+        let mut wire = returned.into_any().downcast::<EdgeStream<S>>().ok()?.into_wire()?;
         if !wire.is_between_requests() {
             // Pingora and we disagree about where the request ends: nothing on this connection can be trusted
-            linger(wire, limits).await;
+            linger(&mut wire, limits).await;
             return None;
         }
-        let judges = judges && wire.was_refused();
-        Some(Framework { stream, judges, settings: kept.map(Box::new), ..self })
+        self.judges = self.judges_again && wire.was_refused();
+        self.settings = kept.map(Box::new);
+        Some(wire)
     }
 }
 
@@ -169,15 +167,20 @@ pub async fn turn_away<S: IO + 'static>(transport: S, fault: HeadFault, info: Ar
 
 /// Ends a connection whose last request was served.
 async fn close<S: IO>(wire: &mut Wire<S>, limits: &ConnectionLimits) {
-    // mostly nothing is left to send; an answer that was cut short may have left some
-    if !matches!(timeout(limits.linger, poll_fn(|cx| wire.poll_flush(cx))).await, Ok(Ok(()))) {
+    // mostly all goes at once; an answer that was cut short may have left much
+    let flushed = match poll_fn(|cx| Poll::Ready(wire.poll_flush(cx))).await {
+        Poll::Ready(flushed) => flushed.is_ok(),
+        Poll::Pending => matches!(timeout(limits.linger, poll_fn(|cx| wire.poll_flush(cx))).await, Ok(Ok(()))),
+    };
+    if !flushed {
         return;
     }
-    let more = wire.has_unread_bytes() || {
-        // one look into the kernel's buffer: what lies there unread would turn the close into a reset
-        let look = poll_fn(|cx| Poll::Ready(wire.poll_discard(cx))).await;
-        matches!(look, Poll::Ready(Ok(1..)))
-    };
+    // what lies unread in the kernel's buffer would turn the close into a reset
+    let more = wire.has_unread_bytes()
+        || wire.may_hold_more() && {
+            let look = poll_fn(|cx| Poll::Ready(wire.poll_discard(cx))).await;
+            matches!(look, Poll::Ready(Ok(1..)))
+        };
     if more {
         linger(wire, limits).await;
     } else if wire.client().info.secure.is_some() {

@@ -18,10 +18,13 @@ use super::connection_info::ConnectionInfo;
 use super::listening::Acceptor;
 use super::requests::Servers;
 use crate::system::descriptors::{self, Marks};
-use crate::system::socket::Socket;
+use crate::system::socket::Accepted;
 
 /// When descriptors or memory run out, accepting again at once would only burn a core.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// How many connections are taken before a look at what else there is to do: to stop, or to pause.
+const MOST_TOGETHER: usize = 16;
 
 /// How often the length of the accept queue is asked for at most.
 const QUEUE_LOOK: Duration = Duration::from_millis(20);
@@ -130,7 +133,7 @@ where
         Some(filter) => filter.admit(ConnectionInfo::new(edge.listener, peer).peer),
         None => Some(Entry::default()),
     };
-    let serve = |stream: Socket, peer: Option<SocketAddr>, entry: Entry| {
+    let serve = |stream: Accepted, peer: Option<SocketAddr>, entry: Entry| {
         let (servers, edge, watch) = (servers.clone(), edge.clone(), watch.clone());
         let guard = connections.enter(&edge);
         let accepted = Instant::now();
@@ -142,39 +145,40 @@ where
     };
     tokio::pin!(stopping);
     let mut queue_seen = Instant::now();
-    loop {
+    'accepting: loop {
         let is_paused = *paused.borrow_and_update();
         tokio::select! {
             biased;
-            () = &mut stopping => break,
+            () = &mut stopping => break 'accepting,
             // its sender is there as long as the connections are
             _ = paused.changed() => {}
             accepted = listener.accept(), if !is_paused => match accepted {
-                Ok((stream, peer)) => {
+                Ok(first) => {
                     if let Some(filter) = &edge.filter
                         && queue_seen.elapsed() >= QUEUE_LOOK
                     {
                         queue_seen = Instant::now();
                         listener.backlog().into_iter().for_each(|share| filter.note_backlog(share));
                     }
-                    let Some(entry) = entry(peer) else { continue };
-                    let marks = Marks::get().filter(|_| !descriptors::may_keep(&stream));
-                    let Some(marks) = marks else {
-                        serve(stream, peer, entry);
-                        continue;
-                    };
-                    edge.events.accept_paused();
-                    let lower = tokio::select! {
-                        biased;
-                        () = &mut stopping => {
+                    let mut first = Some(first);
+                    for _ in 0..MOST_TOGETHER {
+                        let Some((stream, peer)) = first.take().or_else(|| listener.at_once()) else { break };
+                        let Some(entry) = entry(peer) else { continue };
+                        let marks = Marks::get().filter(|_| !descriptors::may_keep(&stream));
+                        let Some(marks) = marks else {
                             serve(stream, peer, entry);
-                            break;
-                        }
-                        lower = marks.lower(&stream) => lower,
-                    };
-                    // one that cannot be watched any more is closed
-                    if let Ok(stream) = stream.renumbered(lower) {
-                        serve(stream, peer, entry);
+                            continue;
+                        };
+                        edge.events.accept_paused();
+                        let lower = tokio::select! {
+                            biased;
+                            () = &mut stopping => {
+                                serve(stream, peer, entry);
+                                break 'accepting;
+                            }
+                            lower = marks.lower(&stream) => lower,
+                        };
+                        serve(stream.renumbered(lower), peer, entry);
                     }
                 }
                 Err(error) if is_of_the_client(&error) => {}
@@ -189,7 +193,7 @@ where
         return Ok(());
     }
     // closing the socket would reset what waits in its queue
-    let waiting = listener.close(BACKLOG.unsigned_abs() as usize)?;
+    let waiting = listener.close(BACKLOG.unsigned_abs() as usize);
     for (stream, peer) in waiting.filter(|(stream, _)| descriptors::may_keep(stream)) {
         if let Some(entry) = entry(peer) {
             serve(stream, peer, entry);

@@ -21,6 +21,7 @@ pub mod accept;
 pub mod answer_deadline;
 pub mod bind;
 pub mod client_side;
+pub mod client_socket;
 pub mod common;
 pub mod connection;
 pub mod connection_info;

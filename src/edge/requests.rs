@@ -64,9 +64,9 @@ pub struct Connection {
 
 impl Connection {
     /// A connection that began then.
-    pub fn new(begun: Instant, edge: &Edge, shutdown: &ShutdownWatch) -> Connection {
+    pub fn new(begun: Instant, edge: &Edge) -> Connection {
         Connection {
-            patience: Patience::new(begun + edge.limits.head_deadline, shutdown),
+            patience: Patience::new(begun + edge.limits.head_deadline),
             ends: edge.limits.lifetime.map(|lifetime| Instant::now() + lifetime),
             served: 0,
             alarm: Alarm::default(),
@@ -111,7 +111,7 @@ impl<S: IO> Requests<'_, S> {
     /// # Errors
     /// There is none: what to do with the connection.
     pub async fn next(&mut self) -> Result<Head, Left> {
-        match self.connection.patience.next_head(self.wire, self.edge).await {
+        match self.connection.patience.next_head(self.wire, self.edge, self.shutdown).await {
             Next::Request(head) => Ok(head),
             Next::Refused(fault) => {
                 let answer = self.edge.events.refused(fault, self.wire.inbox());
@@ -158,33 +158,38 @@ enum Arrival {
 /// Waits for a connection's bytes, until a deadline or the end of the process.
 struct Patience {
     alarm: Alarm,
-    /// Gone once it has come.
-    stopping: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    /// Says whether it can have come since it was asked.
-    shutdown: ShutdownWatch,
-    /// It was asked, and wakes the task.
-    is_awaited: bool,
+    /// Made at the first wait, since many connections never wait.
+    stop: Option<Stop>,
     /// By when the first head must be complete; gone once it has been waited for.
     first: Option<Instant>,
 }
 
-impl Patience {
-    fn new(first: Instant, shutdown: &ShutdownWatch) -> Patience {
+/// The end of the process, which wakes the task.
+struct Stop {
+    /// Gone once it has come.
+    stopping: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    /// Says whether it can have come since it was asked.
+    shutdown: ShutdownWatch,
+}
+
+impl Stop {
+    fn new(shutdown: &ShutdownWatch) -> Stop {
         let (shutdown, mut awaited) = (shutdown.clone(), shutdown.clone());
-        Patience {
-            alarm: Alarm::default(),
-            stopping: Some(Box::pin(async move {
-                // a vanished sender means that the process is past stopping
-                let _ = awaited.wait_for(|stopping| *stopping).await;
-            })),
-            shutdown,
-            is_awaited: false,
-            first: Some(first),
-        }
+        let stopping = async move {
+            // a vanished sender means that the process is past stopping
+            let _ = awaited.wait_for(|stopping| *stopping).await;
+        };
+        Stop { stopping: Some(Box::pin(stopping)), shutdown }
+    }
+}
+
+impl Patience {
+    fn new(first: Instant) -> Patience {
+        Patience { alarm: Alarm::default(), stop: None, first: Some(first) }
     }
 
     /// Waits for a complete head and judges it.
-    async fn next_head<S: IO>(&mut self, wire: &mut Wire<S>, edge: &Edge) -> Next {
+    async fn next_head<S: IO>(&mut self, wire: &mut Wire<S>, edge: &Edge, shutdown: &ShutdownWatch) -> Next {
         let limits = &edge.limits;
         let first = self.first.take();
         let mut begun = first.is_some();
@@ -210,7 +215,7 @@ impl Patience {
                 deadline = Instant::now() + limits.head_deadline;
             }
             let idle_while_draining = (!partial).then_some(limits.idle_while_draining);
-            match self.bytes(wire, &mut deadline, idle_while_draining).await {
+            match self.bytes(wire, &mut deadline, (shutdown, idle_while_draining)).await {
                 Arrival::Bytes => {}
                 Arrival::End => return Next::Nothing,
                 Arrival::Late if !partial => return Next::Nothing,
@@ -226,7 +231,7 @@ impl Patience {
         &mut self,
         wire: &mut Wire<S>,
         deadline: &mut Instant,
-        idle_while_draining: Option<Duration>,
+        (shutdown, idle_while_draining): (&ShutdownWatch, Option<Duration>),
     ) -> Arrival {
         poll_fn(|cx| {
             match wire.poll_fill(cx) {
@@ -235,12 +240,13 @@ impl Patience {
                 Poll::Pending => wire.release_buffers(),
             }
             // once asked, it wakes this task, which is always the same
-            let may_stop = !self.is_awaited || self.shutdown.has_changed().unwrap_or(true);
-            if may_stop && self.stopping.as_mut().is_some_and(|stopping| stopping.as_mut().poll(cx).is_ready()) {
-                self.stopping = None;
+            let is_new = self.stop.is_none();
+            let stop = self.stop.get_or_insert_with(|| Stop::new(shutdown));
+            let may_stop = is_new || stop.shutdown.has_changed().unwrap_or(true);
+            if may_stop && stop.stopping.as_mut().is_some_and(|stopping| stopping.as_mut().poll(cx).is_ready()) {
+                stop.stopping = None;
             }
-            self.is_awaited = true;
-            if let (None, Some(most)) = (&self.stopping, idle_while_draining) {
+            if let (None, Some(most)) = (&stop.stopping, idle_while_draining) {
                 *deadline = (*deadline).min(Instant::now() + most);
             }
             self.alarm.poll(*deadline, cx).map(|()| Arrival::Late)

@@ -156,6 +156,12 @@ impl<S: IO> Wire<S> {
         unread && self.answer == Answer::Begun && !self.ended
     }
 
+    /// Whether the kernel may hold bytes of the client that were not read.
+    pub fn may_hold_more(&self) -> bool {
+        let transport = self.transport.as_ref().and_then(|transport| transport.as_any().downcast_ref());
+        transport.is_none_or(Transport::may_hold_more)
+    }
+
     /// Gives back the memory of empty buffers: an idle connection should hold none.
     pub fn release_buffers(&mut self) {
         for buffer in [&mut self.inbox, &mut self.outbox] {
@@ -438,10 +444,14 @@ pub struct EdgeStream<S> {
 
 impl<S: IO> EdgeStream<S> {
     /// The handle, and where the wire arrives when the handle is dropped.
-    pub fn new(wire: Wire<S>) -> (EdgeStream<S>, oneshot::Receiver<Box<Wire<S>>>) {
-        // in a box, so that only a pointer goes home
+    pub fn new(wire: Box<Wire<S>>) -> (EdgeStream<S>, oneshot::Receiver<Box<Wire<S>>>) {
         let (home, arrivals) = oneshot::channel();
-        (EdgeStream { wire: Some(Box::new(wire)), home: Some(home) }, arrivals)
+        (EdgeStream { wire: Some(wire), home: Some(home) }, arrivals)
+    }
+
+    /// The wire, without a way home.
+    pub fn into_wire(mut self: Box<Self>) -> Option<Box<Wire<S>>> {
+        self.wire.take()
     }
 
     /// The client's side of the present request.
@@ -466,11 +476,6 @@ impl<S: IO> EdgeStream<S> {
         if let Some(wire) = &self.wire {
             wire.limit_body(limit);
         }
-    }
-
-    /// The wire.
-    pub fn wire(&mut self) -> Option<&mut Wire<S>> {
-        self.wire.as_deref_mut()
     }
 }
 

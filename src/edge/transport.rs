@@ -17,7 +17,8 @@ use pingora::protocols::{
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio_rustls::server::TlsStream;
 
-use crate::system::socket::{Socket, handed_on};
+use super::client_socket::ClientSocket;
+use crate::system::socket::{Accepted, MOST_READ, Socket, handed_on};
 
 /// The bytes of a client's connection.
 #[derive(Debug)]
@@ -31,12 +32,14 @@ pub struct Transport {
     sent: u64,
     /// Whether a byte came from it.
     heard: bool,
+    /// The last read took less than it had room for: there was no more.
+    emptied: bool,
 }
 
 /// How the bytes travel. What is common costs nothing more; what is large lies behind a pointer, as the whole is moved about.
 #[derive(Debug)]
 enum Bytes {
-    Plain(Socket),
+    Plain(ClientSocket),
     Tls(Box<TlsStream<Transport>>),
 }
 
@@ -44,16 +47,31 @@ handed_on!(Bytes: Plain, Tls);
 
 impl Transport {
     /// The connection that was accepted from `peer`, or from a socket that has no address.
-    pub fn accepted(stream: Socket, peer: Option<SocketAddr>) -> Transport {
+    pub fn accepted(stream: Accepted, peer: Option<SocketAddr>) -> Transport {
         let id = stream.as_raw_fd();
-        Transport { bytes: Bytes::Plain(stream), peer, digest: OnceLock::new(), id, sent: 0, heard: false }
+        let bytes = Bytes::Plain(ClientSocket::Unwatched(stream, false));
+        Transport { bytes, peer, digest: OnceLock::new(), id, sent: 0, heard: false, emptied: false }
+    }
+
+    /// The socket itself, for who waits for what comes on it. `None`: it is closed, or TLS is spoken.
+    pub fn socket(&mut self) -> Option<&mut Socket> {
+        match &mut self.bytes {
+            Bytes::Plain(socket) => socket.watched().ok(),
+            Bytes::Tls(_) => None,
+        }
+    }
+
+    /// Whether the kernel may hold bytes that were not read. If not, none but what came a moment ago.
+    pub fn may_hold_more(&self) -> bool {
+        !self.emptied || matches!(self.bytes, Bytes::Tls(_))
     }
 
     /// A connection whose handshake is over.
     pub fn secured(stream: TlsStream<Transport>) -> Transport {
         let inner = stream.get_ref().0;
         let (peer, id, sent, heard) = (inner.peer, inner.id, 0, inner.heard);
-        Transport { bytes: Bytes::Tls(Box::new(stream)), peer, digest: OnceLock::new(), id, sent, heard }
+        let bytes = Bytes::Tls(Box::new(stream));
+        Transport { bytes, peer, digest: OnceLock::new(), id, sent, heard, emptied: false }
     }
 
     /// Whether the client has said anything yet, were it a byte of a handshake.
@@ -75,7 +93,9 @@ impl AsyncRead for Transport {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let read = Pin::new(&mut self.bytes).poll_read(cx, buf);
-        self.heard |= buf.filled().len() > before;
+        let taken = buf.filled().len() - before;
+        self.heard |= taken > 0;
+        self.emptied = read.is_ready() && buf.remaining() > 0 && taken < MOST_READ;
         read
     }
 }

@@ -64,8 +64,8 @@ pub async fn serve(socket: Listening, answers: impl Answers, mut shutdown: watch
 }
 
 async fn accept(listener: &Acceptor, places: &Arc<Places>) -> Option<(Socket, Place)> {
-    match listener.accept().await {
-        Ok((stream, _)) => Some((stream, places.take().await?)),
+    match listener.accept().await.and_then(|(accepted, _)| accepted.watched()) {
+        Ok(stream) => Some((stream, places.take().await?)),
         Err(_) => {
             // out of descriptors, mostly: trying again at once would not help and would take a core
             sleep(Duration::from_millis(100)).await;

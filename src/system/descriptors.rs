@@ -24,7 +24,7 @@ use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::time::sleep;
 
-use crate::system::socket::Socket;
+use crate::system::socket::Accepted;
 use crate::units::Timestamp;
 
 /// More are not asked for, unless the policy allows more connections than fit.
@@ -113,7 +113,7 @@ impl Marks {
     }
 
     /// A copy of a client's connection under a number below the mark, as soon as one is free.
-    pub async fn lower(&self, stream: &Socket) -> OwnedFd {
+    pub async fn lower(&self, stream: &Accepted) -> OwnedFd {
         let _waiting = Waiting::begin();
         loop {
             sleep(PAUSE).await;
@@ -165,7 +165,7 @@ pub fn share_out(limit: Limit, connections: u64) {
 }
 
 /// Whether a connection of a client may keep its number.
-pub fn may_keep(stream: &Socket) -> bool {
+pub fn may_keep(stream: &Accepted) -> bool {
     Marks::get().is_none_or(|marks| is_below(stream, marks.clients))
 }
 
@@ -331,11 +331,12 @@ mod tests {
     async fn a_connection_under_another_number_is_the_same_connection() {
         use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
         let (ours, mut theirs) = tokio::net::UnixStream::pair().unwrap();
-        let ours = Socket::Unix(ours);
+        let ours = Accepted::new(ours.into_std().unwrap().into(), true);
         let copy = lowest_free(&ours).unwrap();
         let taken = copy.as_raw_fd();
-        let mut ours = ours.renumbered(copy).unwrap();
+        let ours = ours.renumbered(copy);
         assert_eq!(ours.as_raw_fd(), taken);
+        let mut ours = ours.watched().unwrap();
         theirs.write_all(b"hello").await.unwrap();
         let mut text = [0; 5];
         ours.read_exact(&mut text).await.unwrap();

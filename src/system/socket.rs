@@ -1,10 +1,13 @@
 //! TCP and UNIX connections as one: those of clients and those to origins.
 
-use std::io;
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 
+use rustix::net::{RecvFlags, SendFlags, Shutdown};
+use tokio::io::ReadBuf;
 use tokio::net::{TcpStream, UnixStream};
 
 /// A connection, whoever made it.
@@ -35,16 +38,88 @@ impl Socket {
     pub async fn unix(path: &Path) -> io::Result<Socket> {
         UnixStream::connect(path).await.map(Socket::Unix)
     }
+}
 
-    /// The same connection under the number of `copy`; the one before is given back.
+/// The most that is read of a connection at once as long as nobody watches it.
+pub const MOST_READ: usize = 4096;
+
+/// A connection that was accepted, non-blocking, and that the runtime does not watch: to begin with that and to end it are two system
+/// calls of the eight that a connection for a single request costs, and a client whose request has come is waited for by nobody.
+#[derive(Debug)]
+pub struct Accepted {
+    socket: OwnedFd,
+    is_unix: bool,
+}
+
+impl Accepted {
+    /// A connection over TCP, or to a UNIX socket.
+    pub fn new(socket: OwnedFd, is_unix: bool) -> Accepted {
+        Accepted { socket, is_unix }
+    }
+
+    /// The same connection, watched.
     ///
     /// # Errors
     /// The runtime cannot watch it.
-    pub fn renumbered(self, copy: OwnedFd) -> io::Result<Socket> {
-        Ok(match self {
-            Socket::Tcp(_) => Socket::Tcp(TcpStream::from_std(copy.into())?),
-            Socket::Unix(_) => Socket::Unix(UnixStream::from_std(copy.into())?),
-        })
+    pub fn watched(self) -> io::Result<Socket> {
+        if self.is_unix {
+            UnixStream::from_std(self.socket.into()).map(Socket::Unix)
+        } else {
+            TcpStream::from_std(self.socket.into()).map(Socket::Tcp)
+        }
+    }
+
+    /// The same connection under the number of `copy`; the one before is given back.
+    pub fn renumbered(self, copy: OwnedFd) -> Accepted {
+        Accepted { socket: copy, ..self }
+    }
+
+    /// Reads what has come, up to [`MOST_READ`].
+    ///
+    /// # Errors
+    /// The system's; `WouldBlock`: nothing has.
+    pub fn read(&self, buf: &mut ReadBuf<'_>) -> io::Result<()> {
+        let mut space = [MaybeUninit::uninit(); MOST_READ];
+        let room = space.get_mut(..buf.remaining().min(MOST_READ)).unwrap_or_default();
+        let ((came, _), _) = rustix::net::recv(&self.socket, room, RecvFlags::empty())?;
+        buf.put_slice(came);
+        Ok(())
+    }
+
+    /// Writes what fits.
+    ///
+    /// # Errors
+    /// The system's; `WouldBlock`: nothing does.
+    pub fn write(&self, data: &[u8]) -> io::Result<usize> {
+        Ok(rustix::net::send(&self.socket, data, SendFlags::NOSIGNAL)?)
+    }
+
+    /// The same of several pieces.
+    ///
+    /// # Errors
+    /// As [`Accepted::write`].
+    pub fn write_vectored(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        Ok(rustix::io::writev(&self.socket, parts)?)
+    }
+
+    /// Ends our side.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn shutdown(&self) -> io::Result<()> {
+        Ok(rustix::net::shutdown(&self.socket, Shutdown::Write)?)
+    }
+}
+
+impl AsFd for Accepted {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl AsRawFd for Accepted {
+    fn as_raw_fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
     }
 }
 
