@@ -43,8 +43,8 @@ fn an_address_in_a_route_is_an_origin_of_that_name() {
 fn an_inline_limit_is_an_unnamed_limit() {
     same(
         "routes:\n  - { origin: \"127.0.0.1:3000\", limit: 50/s burst 100 by header:x-api-key missing allow shadow }\n",
-        "limits:\n  route_0_limit: { type: rate, key: [header:x-api-key], missing: allow, rate: 50/s, burst: 100, memory: 4MiB, \
-         cost: 1, mode: shadow, action: reject }\nroutes:\n  - { origin: \"127.0.0.1:3000\", limits: [route_0_limit] }\n",
+        "limits:\n  all_limit: { type: rate, key: [header:x-api-key], missing: allow, rate: 50/s, burst: 100, memory: 4MiB, \
+         cost: 1, mode: shadow, action: reject }\nroutes:\n  - { origin: \"127.0.0.1:3000\", limits: [all_limit] }\n",
     );
     same(
         "routes:\n  - { origin: \"127.0.0.1:3000\", limit: 5/m }\n",
@@ -54,8 +54,8 @@ fn an_inline_limit_is_an_unnamed_limit() {
 
 #[test]
 fn a_routes_inflight_is_a_limit_per_route() {
-    let long = "limits:\n  route_0_inflight: { type: inflight, key: route, max: 200 }\n\
-                routes:\n  - { origin: \"127.0.0.1:3000\", limits: [route_0_inflight] }\n";
+    let long = "limits:\n  all_inflight: { type: inflight, key: route, max: 200 }\n\
+                routes:\n  - { origin: \"127.0.0.1:3000\", limits: [all_inflight] }\n";
     same("routes:\n  - { origin: \"127.0.0.1:3000\", inflight: 200 }\n", long);
     same("routes:\n  - { origin: \"127.0.0.1:3000\", inflight: { max: 200 } }\n", long);
 }
@@ -143,7 +143,7 @@ fn an_inline_limit_by_a_header_refuses_what_lacks_it_and_says_so() {
     assert_eq!(codes(&route("10/s by header:x-api-key")), ["W0411"]);
     assert_eq!(codes(&route("10/s by header:x-api-key missing deny")), [""; 0]);
     let config = good(&route("10/s by header:x-api-key"));
-    assert_eq!(config.effective.at("limits.route_0_limit.missing").unwrap().to_yaml(), "deny\n");
+    assert_eq!(config.effective.at("limits.all_limit.missing").unwrap().to_yaml(), "deny\n");
 }
 
 #[test]

@@ -109,7 +109,7 @@ fn escaped_slashes_are_refused_where_one_gets_past_a_guard() {
     }
     let kept = "listeners: { main: { address: ':8080', request_head: { escaped_slash: keep } } }\nroutes: [{ match: { path: \
                 { prefix: /admin, ignore: [case] } }, limit: 1/m burst 1, origin: 'a:1' }, { origin: 'a:1' }]";
-    assert_eq!(warned(&text(kept)), ["`/admin%2Fx` walks round the route `route_0`"]);
+    assert_eq!(warned(&text(kept)), ["`/admin%2Fx` walks round the route `admin`"]);
 }
 
 #[test]

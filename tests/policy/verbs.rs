@@ -72,9 +72,8 @@ fn check_accepts_what_is_valid_and_warnings_unless_denied() {
     assert_eq!(out(&output), "");
     let detailed = tidegate(&["check", minimal, "-v"]);
     assert!(
-        out(&detailed).contains(
-            "route_0_limit  10/s burst 10  client_ip  4MiB    131072   3.3e-9            0.0021 % at 98.1684 %"
-        ),
+        out(&detailed)
+            .contains("all_limit  10/s burst 10  client_ip  4MiB    131072   3.3e-9            0.0021 % at 98.1684 %"),
         "{}",
         out(&detailed)
     );

@@ -41,6 +41,20 @@ fn a_change_of_mode_is_told_and_restarts_neither_series_nor_totals() {
 }
 
 #[test]
+fn counts_of_unnamed_limits_stay_where_routes_come_before_them() {
+    let systemd = Systemd::new();
+    const LOGIN: &str = "  - { match: { path: / }, respond: { status: 200 }, limit: 5/h burst 5 }\n";
+    const TOKEN: &str = "  - { match: { path: /token }, respond: { status: 200 }, limit: 5/h burst 5 }\n";
+    const NEW: &str = "  - { match: { path: /new }, respond: { status: 200 }, limit: 5/h burst 5 }\n";
+    let gate = start(&systemd, &with(&format!("routes:\n{TOKEN}{LOGIN}")));
+    let ask = |path: &str| (0..6).filter(|_| gate.fetch(path, "").status == 200).count();
+    assert_eq!(ask("/token"), 5);
+    let told = reloaded(&gate, &with(&format!("routes:\n{NEW}{TOKEN}{LOGIN}")));
+    assert!(told.contains("kept 2"), "{told}");
+    assert_eq!([ask("/token"), ask("/new"), ask("/")], [0, 5, 5]);
+}
+
+#[test]
 fn a_reload_names_every_word_that_differs() {
     let systemd = Systemd::new();
     let policy = |enforce: &str, exempt: &str, action: &str, path: &str, proxies: &str, cap: u32, status: u32| {

@@ -284,7 +284,7 @@ fn the_description_of_a_limit_says_what_it_did_in_the_version_before() {
     assert_eq!(text, DESCRIBED);
 }
 
-const DESCRIBED: &str = r#"{"generation":1,"limits":[{"name":"one","identity":{"type":"rate","key":"(None, [[ClientIp { ipv4_prefix: Some(32), ipv6_prefix: Some(56) }, Header(\"x-key\")]], false)","of":"(None, false)","window":"(None, false)","memory":1048576,"store":"None"},"numbers":["Some(Rate(Rate { rate: Rate { events: 5, period_nanos: 1000000000 }, burst: 5, memory: Bytes(1048576) }))","Some(Rate(Rate { rate: Rate { events: 9, period_nanos: 1000000000 }, burst: 9, memory: Bytes(1048576) }))"],"tiers":["Condition { networks: [Prefix { address: 10.0.0.0, length: 8 }], headers: [] }"],"drawn":{"name":"one","generation":null}}],"routes":["route_0"],"origins":[]}"#;
+const DESCRIBED: &str = r#"{"generation":1,"limits":[{"name":"one","identity":{"type":"rate","key":"(None, [[ClientIp { ipv4_prefix: Some(32), ipv6_prefix: Some(56) }, Header(\"x-key\")]], false)","of":"(None, false)","window":"(None, false)","memory":1048576,"store":"None"},"numbers":["Some(Rate(Rate { rate: Rate { events: 5, period_nanos: 1000000000 }, burst: 5, memory: Bytes(1048576) }))","Some(Rate(Rate { rate: Rate { events: 9, period_nanos: 1000000000 }, burst: 9, memory: Bytes(1048576) }))"],"tiers":["Condition { networks: [Prefix { address: 10.0.0.0, length: 8 }], headers: [] }"],"drawn":{"name":"one","generation":null}}],"routes":["all"],"origins":[]}"#;
 
 #[test]
 fn a_stream_without_its_limits_is_refused() {

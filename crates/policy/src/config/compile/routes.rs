@@ -1,9 +1,9 @@
 //! `routes`: what each takes, which limits it asks, and what becomes of admitted requests.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use bytes::Bytes as Body;
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 
 use super::client_list::deny;
 use super::context::Context;
@@ -24,7 +24,7 @@ use crate::config::shape::{Keyed, OneOrMany};
 use crate::config::span::Span;
 use crate::config::text::TemplateText;
 use crate::config::tree::Tree;
-use crate::policy::route::{Action, FixedAnswer};
+use crate::policy::route::{Action, FixedAnswer, HostMatch, Match, PathMatch};
 use crate::policy::{HeaderEdits, Route, Template};
 
 /// What of a route only its text still tells: the long forms of its matches and header edits.
@@ -60,12 +60,13 @@ pub fn routes(
                 .help("the smallest is `routes: [{ origin: \"127.0.0.1:3000\" }]`"),
         );
     }
-    let mut names: HashMap<String, Span> = HashMap::new();
+    let mut names = Names::of(list.iter().flat_map(|list| &list.items), context.faults);
     let mut taken = Taken::default();
     let mut routes = Vec::new();
     for (nth, at) in list.iter().flat_map(|list| &list.items).enumerate() {
-        let name = name(nth, at, &mut names, context.faults);
         let found = matches::alternatives(&at.value.r#match, context);
+        let first = found.as_ref().and_then(|found| found.first()).map(|found| &found.compiled);
+        let name = names.name(at, first);
         if let Some(found) = &found {
             let place = at.value.r#match.get().map_or(at.span, |found| found.span);
             taken.add(nth, &name, place, found, context.faults);
@@ -110,25 +111,66 @@ pub fn routes(
     routes
 }
 
-/// The name of the route at this place, unlike all before.
-fn name(nth: usize, at: &At<schema::Route>, names: &mut HashMap<String, Span>, faults: &mut Faults) -> String {
-    let own = at.value.name.get();
-    let name = own.map_or_else(|| format!("route_{nth}"), |name| name.value.0.clone());
-    let span = own.map_or(at.span, |name| name.span);
-    if matches!(at.value.name, Field::Bad { .. }) {
-        // the name that stands in must not be taken for another's
-        return name;
+/// The names of routes, each unlike all others.
+struct Names(HashSet<String>);
+
+impl Names {
+    /// The names that routes say themselves.
+    fn of<'a>(routes: impl Iterator<Item = &'a At<schema::Route>>, faults: &mut Faults) -> Names {
+        let mut said: HashMap<&str, Span> = HashMap::new();
+        for name in routes.filter_map(|at| at.value.name.get()) {
+            let span = name.span;
+            let name = name.value.0.as_str();
+            if let Some(first) = said.get(name) {
+                faults.push(
+                    Diagnostic::error(Code::DUPLICATE_NAME, span, format!("the route {} is here twice", quoted(name)))
+                        .label("a second time")
+                        .related(*first, "first here"),
+                );
+            } else {
+                said.insert(name, span);
+            }
+        }
+        Names(said.into_keys().map(str::to_owned).collect())
     }
-    if let Some(first) = names.get(&name) {
-        faults.push(
-            Diagnostic::error(Code::DUPLICATE_NAME, span, format!("the route {} is here twice", quoted(&name)))
-                .label("a second time")
-                .related(*first, "first here"),
-        );
-    } else {
-        names.insert(name.clone(), span);
+
+    /// The name of the route: its own, or one by what it takes, so that counts follow it where routes come and go before it.
+    fn name(&mut self, at: &At<schema::Route>, first: Option<&Match>) -> String {
+        if let Some(own) = at.value.name.get() {
+            return own.value.0.clone();
+        }
+        let base = first.and_then(by_match).unwrap_or_else(|| "all".to_owned());
+        let numbered = |number: usize| if number == 1 { base.clone() } else { format!("{base}_{number}") };
+        let name = (1..).map(numbered).find(|name| !self.0.contains(name)).unwrap_or_default();
+        self.0.insert(name.clone());
+        name
     }
-    name
+}
+
+/// The path as a name, or the host, or the methods; `None` where none of them says anything.
+fn by_match(found: &Match) -> Option<String> {
+    /// Leaves room for a number and the words of limits.
+    const MOST: usize = 24;
+    let path = match &found.path {
+        PathMatch::Exact(path) | PathMatch::Prefix(path) => path.as_str(),
+        // without what makes it match the whole path
+        PathMatch::Regex(expression) => expression.as_str().trim_start_matches(r"\A").trim_end_matches(r"\z"),
+    };
+    let host = match &found.host {
+        HostMatch::Exact(host) | HostMatch::Suffix(host) => host.as_str(),
+        HostMatch::Any => "",
+    };
+    let methods: Vec<&str> = found.methods.iter().map(Method::as_str).collect();
+    let words = |text: &str| {
+        let words = text.split(|letter: char| !letter.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+        words.collect::<Vec<_>>().join("_").to_ascii_lowercase()
+    };
+    let mut name = [words(path), words(host), words(&methods.join("_"))].into_iter().find(|name| !name.is_empty())?;
+    if !name.starts_with(|first: char| first.is_ascii_lowercase()) {
+        name.insert_str(0, "route_");
+    }
+    name.truncate(MOST);
+    Some(name.trim_end_matches('_').to_owned())
 }
 
 /// Positions of the limits that a route asks.
@@ -336,11 +378,62 @@ fn framing(name: &HeaderName, at: Span, faults: &mut Faults) {
 /// Checks that the names that are made up here are names.
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
+    use crate::config::load_text;
     use crate::config::text::Name;
+
+    fn names(routes: &[&str]) -> Vec<String> {
+        let routes: String = routes.iter().map(|route| format!("  - {{ {route}origin: 'a:1' }}\n")).collect();
+        let loaded =
+            load_text("tidegate.yaml", &format!("listen: ':8080'\nroutes:\n{routes}"), &|_| None, Path::new("."));
+        let Ok(config) = loaded.outcome else { panic!("{:?}", loaded.diagnostics) };
+        config.policy.routes.iter().map(|route| route.name.clone()).collect()
+    }
 
     #[test]
     fn a_route_without_a_name_gets_one_that_could_have_been_written() {
-        assert!(Name::parse(&format!("route_{}", u32::MAX)).is_ok());
+        let long = format!("match: {{ path: /{} }}, ", "long/".repeat(20));
+        let routes = [
+            "name: login, match: { path: /a }, ",
+            "match: { path: /login }, ",
+            "match: { path: { exact: /API/v1/Items } }, ",
+            "match: { host: '*.example.com' }, ",
+            "match: { path: /2fa }, ",
+            &long,
+            "match: { path: { regex: '/x[0-9]' } }, ",
+            "match: { method: POST }, ",
+            "",
+            "match: { path: { regex: '/.*' } }, ",
+        ];
+        let named = names(&routes);
+        assert_eq!(
+            named,
+            [
+                "login",
+                "login_2",
+                "api_v1_items",
+                "example_com",
+                "route_2fa",
+                "long_long_long_long_long",
+                "x_0_9",
+                "post",
+                "all",
+                "all_2"
+            ]
+        );
+        assert!(named.iter().all(|name| Name::parse(name).is_ok()));
+    }
+
+    #[test]
+    fn names_stay_where_others_come_before_them() {
+        let before = names(&["match: { path: /login }, "]);
+        let behind = names(&[
+            "match: { path: /new }, ",
+            "match: { host: b.test, path: /login/x }, ",
+            "match: { path: /login }, ",
+        ]);
+        assert_eq!(before.first(), behind.last());
     }
 }

@@ -21,7 +21,8 @@ use crate::units::Criticality;
 section! {
     /// What is done with some requests.
     Route ("a map with `origin` or `respond`") {
-        /// Its name in metrics and logs. Default `route_N` by its place in the list, from 0.
+        /// Its name in metrics and logs, and that of its unnamed limits, whose counts follow it over a reload. Default: what its first
+        /// match says: `login` for the path `/login`, or else its host or methods; `all` where it says none of them.
         optional name: Name,
         /// Which requests it takes: a map whose parts must all hold, or a list of such maps, of which one must. Default:
         /// every request.
