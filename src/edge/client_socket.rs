@@ -130,7 +130,8 @@ mod tests {
         let mut came = [0; 100];
         assert_eq!(near.read(&mut came).await.unwrap(), 8);
         near.write_all(b"answer").await.unwrap();
-        near.write_vectored(&[IoSlice::new(b", "), IoSlice::new(b"all of it")]).await.unwrap();
+        let parts = [IoSlice::new(b", "), IoSlice::new(b"all of it")];
+        assert_eq!(near.write_vectored(&parts).await.unwrap(), 11);
         near.shutdown().await.unwrap();
         assert!(matches!(near, ClientSocket::Unwatched(..)));
         let mut answer = String::new();

@@ -27,7 +27,7 @@ use super::limits::ConnectionLimits;
 use super::requests::{Connection, Direct, Left};
 use super::stream::{EdgeStream, Wire};
 use tidegate_http::fault::HeadFault;
-use tidegate_http::head::{Body, Head};
+use tidegate_http::head::{Body, Head, Version};
 
 /// Serves a connection in HTTP/1 until it ends. `first` are bytes of it that have been read already, `begun` is when it began. `direct`
 /// serves what it can.
@@ -124,6 +124,10 @@ where
         let prefix = wire.begin(&head);
         let (stream, mut home) = EdgeStream::new(wire);
         let mut session = ServerSession::new_http1(Box::new(stream));
+        if let (Version::Http10, ServerSession::H1(session)) = (head.version, &mut session) {
+            // it takes the first head for the answer (RFC 9110 section 15.2)
+            session.set_ignore_info_resp(true);
+        }
         if let Some(kept) = self.settings.take() {
             kept.apply_to_session(&mut session);
         }
@@ -136,7 +140,8 @@ where
             return None;
         };
         let (returned, kept) = reused.consume();
-        let mut wire = returned.into_any().downcast::<EdgeStream<S>>().ok()?.into_wire()?;
+        let stream = returned.into_any().downcast::<EdgeStream<S>>().ok()?;
+        let mut wire = stream.into_wire()?;
         if !wire.is_between_requests() {
             // Pingora and we disagree about where the request ends: nothing on this connection can be trusted
             linger(&mut wire, limits).await;

@@ -41,6 +41,7 @@ mod absent;
 mod begin;
 mod body;
 mod delegate;
+mod left;
 mod parts;
 mod reading;
 mod spare;
@@ -147,19 +148,6 @@ impl<S: IO> Wire<S> {
     /// Whether the request has been read to its end, so that what follows is the next one.
     pub fn is_between_requests(&self) -> bool {
         self.reading == Reading::Complete
-    }
-
-    /// Whether the client should be given time to read its answer before the connection closes: it has one, is still
-    /// there, and bytes of it that were never read would make the kernel reset the connection instead.
-    pub fn has_unread_bytes(&self) -> bool {
-        let unread = !self.inbox.is_empty() || !matches!(self.reading, Reading::Complete | Reading::Switched);
-        unread && self.answer == Answer::Begun && !self.ended
-    }
-
-    /// Whether the kernel may hold bytes of the client that were not read.
-    pub fn may_hold_more(&self) -> bool {
-        let transport = self.transport.as_ref().and_then(|transport| transport.as_any().downcast_ref());
-        transport.is_none_or(Transport::may_hold_more)
     }
 
     /// Gives back the memory of empty buffers: an idle connection should hold none.
@@ -450,7 +438,7 @@ impl<S: IO> EdgeStream<S> {
     }
 
     /// The wire, without a way home.
-    pub fn into_wire(mut self: Box<Self>) -> Option<Box<Wire<S>>> {
+    pub fn into_wire(mut self) -> Option<Box<Wire<S>>> {
         self.wire.take()
     }
 

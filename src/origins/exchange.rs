@@ -259,13 +259,19 @@ impl<'a> Exchange<'a> {
                 Poll::Ready(Ok(0)) => break Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 Poll::Ready(Ok(sent)) => {
                     data.advance(sent);
-                    self.send_ends = None;
+                    // an origin that takes the request need not answer yet
+                    (self.send_ends, self.ends) = (None, None);
                 }
                 Poll::Ready(Err(error)) => break Poll::Ready(Err(error)),
                 Poll::Pending => break Poll::Pending,
             }
         };
         self.poll_sent(cx, sent, within)
+    }
+
+    /// The request is held back: the wait for the answer begins anew.
+    pub fn wait_anew(&mut self) {
+        self.ends = None;
     }
 
     /// What came of sending, which may take so long.
@@ -343,11 +349,6 @@ impl<'a> Exchange<'a> {
     /// How the body of the answer ends, once its head has come.
     pub fn body(&self) -> Body {
         self.body
-    }
-
-    /// Whether a piece of the body has come already.
-    pub fn has_more(&self) -> bool {
-        !self.buffers.inbox.is_empty()
     }
 
     /// The next piece of the body, whose bytes [`Exchange::data`] gives.

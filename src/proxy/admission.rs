@@ -6,8 +6,8 @@
 //! end of the wait, the answer is a refusal and that one charge stays.
 //!
 //! A wait ends early when the client leaves and when the process stops, and the waits for a unit and a place when the client leaves. The
-//! first is noticed as soon as the whole request has come; while a body is still to be read in HTTP/1 there is no looking past
-//! it, and who has left is noticed after the wait. The second is a refusal, as the moment that was charged for will not be served here; so is the wait of one request too many.
+//! first is noticed at once, but in a session of Pingora's in HTTP/1, which does not look past a body that is still to be read: there who
+//! has left is noticed after the wait. The second is a refusal, as the moment that was charged for will not be served here; so is the wait of one request too many.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -18,11 +18,6 @@ use crate::system::clock::{Clock, wall_nanos};
 use crate::units::Timestamp;
 use tidegate_http::lines::Lookup;
 
-/// The longest that a piece of a body is held back at a time, whatever the limits say: meanwhile nobody sees whether the
-/// client is still there. Pingora takes up to four pieces of an answer at once, which makes it four times that, and that is
-/// how long the client itself may stall ([`ConnectionLimits`](crate::edge::limits::ConnectionLimits)).
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-
 /// The most attempts that a policy can ask for: one, and five more.
 const MOST_ATTEMPTS: usize = 6;
 
@@ -218,7 +213,7 @@ impl RequestContext {
             return None;
         }
         let pause = self.generation.engine().carried(self.evaluation.as_mut()?, bytes, clock.now());
-        (pause > 0).then(|| Duration::from_nanos(pause).min(LONGEST_PAUSE))
+        (pause > 0).then(|| Duration::from_nanos(pause))
     }
 
     /// Makes the places that the request holds places of switched connections. Returns whether there was room; if not, the verdict
@@ -245,6 +240,12 @@ impl RequestContext {
         }
         self.switch_refused = true;
         false
+    }
+
+    /// The answer is complete although the request is not: gives back what it held while the origin worked.
+    pub fn answered_whole(&mut self) {
+        self.place = None;
+        self.holds.clear();
     }
 
     /// Gives everything back. Pingora keeps the context for a while after the request's end, reading what is left of a

@@ -66,8 +66,8 @@ pub trait Downstream: Send + Sync {
     fn leave(&mut self);
     /// Notes that the request was refused.
     fn note_refusal(&self);
-    /// Waits until the client has gone, or its answer is late. Never while a part of a request in HTTP/1 is still to be read, as
-    /// nothing may be taken out of it.
+    /// Waits until the client has gone, or its answer is late. In Pingora's sessions of HTTP/1 never while a part of the request is still to
+    /// be read, as nothing may be taken out of it.
     fn gone(&mut self) -> impl Future<Output = Box<Error>> + Send;
     /// Sends an answer of the gate.
     ///

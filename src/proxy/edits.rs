@@ -176,14 +176,14 @@ pub fn drop_hop_by_hop(answer: &mut impl Fields) {
             answer.remove(&name);
         }
     }
-    for name in &OLDER_HOP_BY_HOP {
+    for name in &OF_ONE_CONNECTION {
         answer.remove(name);
     }
 }
 
-/// Fields about one connection from before `Connection` named them.
-const OLDER_HOP_BY_HOP: [HeaderName; 2] =
-    [HeaderName::from_static("keep-alive"), HeaderName::from_static("proxy-connection")];
+/// Fields about one connection, whether `Connection` names them or not: two are from before it did.
+const OF_ONE_CONNECTION: [HeaderName; 4] =
+    [HeaderName::from_static("keep-alive"), HeaderName::from_static("proxy-connection"), header::TE, header::UPGRADE];
 
 fn apply(edits: &HeaderEdits, context: &RequestContext, head: &mut impl Fields) -> pingora::Result<()> {
     let unwritable = || Error::explain(ErrorType::InternalError, "an unwritable header value");

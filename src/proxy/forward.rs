@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
+use http::{Version, header};
 use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
 use pingora::{Error, ErrorType};
 
 use super::context::RequestContext;
 use super::downstream::{self, Downstream, answer_due_in, connection_info, request_view};
 use super::fields::Fields;
-use super::request_view::RequestHead as _;
+use super::request_view::{RequestHead as _, WholeHead as _};
 use super::{abandoned, edits, room, timing};
 use crate::answer::Fault;
 use crate::origins::connector;
@@ -130,6 +131,10 @@ pub fn head(
 ) -> pingora::Result<()> {
     // from here on the origin may act on it, whatever we hear from it; before, it cannot have
     context.sent();
+    if session.head().version() == Version::HTTP_10 {
+        // it does not wait for 100, and could not read it (RFC 9110 section 10.1.1)
+        upstream.remove(&header::EXPECT);
+    }
     let info = connection_info(session).map(AsRef::as_ref);
     edits::towards_origin(info, session.head().fields(), upstream, context, memory)
 }

@@ -31,6 +31,11 @@ use crate::origins::http2;
 use crate::origins::way::Way;
 use crate::running::process::Process;
 
+/// The longest that a piece of a body is held back at a time, whatever the limits say: meanwhile nobody sees whether the
+/// client is still there. Pingora takes up to four pieces of an answer at once, which makes it four times that, and that is
+/// how long the client itself may stall ([`ConnectionLimits`](crate::edge::limits::ConnectionLimits)).
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
 /// The proxy.
 pub struct Gate {
     process: Arc<Process>,
@@ -80,7 +85,12 @@ impl ProxyHttp for Gate {
     }
 
     async fn upstream_peer(&self, session: &mut Session, slot: &mut Slot) -> pingora::Result<Box<HttpPeer>> {
-        let target = forward::attempt(&self.process, session, slot.context(self))?;
+        let context = slot.context(self);
+        let mut target = forward::attempt(&self.process, session, context)?;
+        if forward::speaks_http2(context).is_some() && !Downstream::is_read(session) {
+            // the library waits for the answer while the request is still sent; the time until the answer begins is kept elsewhere
+            target.read = context.route().map_or(target.read, |route| target.read.max(route.timeouts.request));
+        }
         Ok(forward::peer(&target, session.has_hop_by_hop()))
     }
 
@@ -151,7 +161,7 @@ impl ProxyHttp for Gate {
     ) -> pingora::Result<()> {
         let length = body.as_ref().map_or(0, |piece| piece.len() as u64);
         if let Some(time) = forward::body(&self.process, session, length, slot.context(self))? {
-            tokio::time::sleep(time).await;
+            tokio::time::sleep(time.min(LONGEST_PAUSE)).await;
         }
         Ok(())
     }
@@ -177,7 +187,8 @@ impl ProxyHttp for Gate {
         slot: &mut Slot,
     ) -> pingora::Result<Option<Duration>> {
         let length = body.as_ref().map_or(0, |piece| piece.len() as u64);
-        response::body(&self.process, session, length, slot.context(self))
+        let time = response::body(&self.process, session, length, slot.context(self))?;
+        Ok(time.map(|time| time.min(LONGEST_PAUSE)))
     }
 
     fn upstream_response_trailer_filter(

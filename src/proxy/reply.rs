@@ -61,7 +61,11 @@ pub async fn fixed<D: Downstream>(session: &mut D, context: &mut RequestContext,
         if bodiless || session.head().method() == http::Method::HEAD { Bytes::new() } else { fixed.body.clone() };
     context.settle(fixed.status, &fixed.headers, clock);
     if let Some(pause) = context.carried(body.len() as u64, clock) {
-        tokio::time::sleep(pause).await;
+        tokio::select! {
+            biased;
+            gone = session.gone() => return Err(gone),
+            () = tokio::time::sleep(pause) => {}
+        }
     }
     session.reply(head, body).await
 }

@@ -29,6 +29,7 @@ mod answer_costs;
 mod answers;
 mod ban_list;
 mod bans;
+mod both_directions;
 mod buffers;
 mod campaign;
 mod caps;

@@ -15,6 +15,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header};
 use pingora::protocols::http::date::get_cached_date;
 use pingora::{Error, ErrorType, Result};
+use tokio::time::Instant;
 
 use super::streams::Stream;
 use crate::edge::absence::Departure;
@@ -28,6 +29,7 @@ use tidegate_http::h2::frames::SMALL;
 use tidegate_http::h2::trailers;
 
 mod absent;
+mod ending;
 
 /// What the library may hold of an answer that the socket does not take.
 pub const SEND_BUFFER: usize = 32 * 1024;
@@ -59,6 +61,8 @@ pub struct StreamIo {
     holds_back: bool,
     /// Messages come when they come (gRPC): only the deadline of the answer counts.
     unhurried: bool,
+    /// When the rest of the request must have come, once the answer is complete.
+    rest: Option<Instant>,
     upload: TransferCredit,
     download: TransferCredit,
     stall: Stall,
@@ -97,6 +101,7 @@ impl StreamIo {
             upload: TransferCredit::new(limits.least_rate, limits.body_time),
             download: TransferCredit::new(limits.least_answer_rate, limits.answer_time),
             stall: Stall::default(),
+            rest: None,
             deadline: Alarm::default(),
             departure: Departure::default(),
             stream,
@@ -144,6 +149,13 @@ impl StreamIo {
     pub fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>>> {
         if self.poll_deadline(cx).is_ready() {
             return Poll::Ready(Err(late()));
+        }
+        if self.ended {
+            // the client has its answer, and somebody may hold a place for the rest of what it sends
+            let rest = *self.rest.get_or_insert_with(|| Instant::now() + self.edge.limits.linger);
+            if self.deadline.poll(rest, cx).is_ready() {
+                return Poll::Ready(Err(gone(ErrorType::ReadTimedout, "the rest of a request that was answered")));
+            }
         }
         let piece = match self.failed.take() {
             Some(error) => Poll::Ready(Some(Err(error))),
@@ -379,40 +391,6 @@ impl StreamIo {
         self.stream.client().share.taken(self.sent.min(SEND_BUFFER));
     }
 
-    /// Ends the answer, and the stream with it.
-    ///
-    /// # Errors
-    /// The client has gone.
-    pub async fn finish(&mut self) -> Result<()> {
-        self.put_end()?;
-        if self.ended && !self.is_body_complete() {
-            // in a box, as nearly no request comes to it
-            Box::pin(self.linger()).await;
-        }
-        Ok(())
-    }
-
-    /// The answer is complete and the request is not: takes in a little of what is on its way before the stream is reset (RFC
-    /// 9113 section 8.1). Clients in the field that find the reset beside the answer take it for the whole of it (curl 7.88).
-    /// Whatever the request held has been given back by then.
-    async fn linger(&mut self) {
-        let (most, time) = (self.edge.limits.linger_bytes, self.edge.limits.linger);
-        let farewell = async {
-            let mut drained = 0;
-            while drained <= most {
-                let Some(Ok(data)) = poll_fn(|cx| self.body.poll_data(cx)).await else { return };
-                drained += data.len();
-                if self.body.flow_control().release_capacity(data.len()).is_err() {
-                    return;
-                }
-            }
-            // more would not be read: the client has time to find its answer until it gives up, or we do
-            let Some(send) = &mut self.send else { return };
-            let _ = poll_fn(|cx| send.poll_reset(cx)).await;
-        };
-        let _ = tokio::time::timeout(time, farewell).await;
-    }
-
     /// Whether the request has come to its end and was read.
     pub fn is_body_complete(&self) -> bool {
         self.whole || self.has_no_body() || self.body.is_end_stream()
@@ -453,7 +431,7 @@ impl StreamIo {
 /// Takes out what concerns a connection of HTTP/1 only (RFC 9113 section 8.2.2).
 fn strip(fields: &mut HeaderMap) {
     let concerns = |name: &HeaderName| match *name {
-        header::CONNECTION | header::TRANSFER_ENCODING | header::UPGRADE => true,
+        header::CONNECTION | header::TRANSFER_ENCODING | header::UPGRADE | header::TE => true,
         _ => matches!(name.as_str(), "keep-alive" | "proxy-connection"),
     };
     // mostly one at most, and most fields are told apart by a number

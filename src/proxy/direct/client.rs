@@ -48,11 +48,11 @@ pub trait Client: Downstream<Head = LaneHead, Answer = AnswerLines> {
     /// # Errors
     /// The client has gone.
     fn write_piece(&mut self, data: &[u8], ends: bool) -> impl Future<Output = pingora::Result<()>> + Send;
-    /// Sends the head, unless a piece of the body is bound to follow it soon.
+    /// Sends what is held back of the answer.
     ///
     /// # Errors
     /// The client has gone.
-    fn flush_head(&mut self) -> impl Future<Output = pingora::Result<()>> + Send;
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<pingora::Result<()>>;
 }
 
 /// A client that speaks HTTP/1.1.
@@ -79,6 +79,8 @@ struct Reading {
     patience: Duration,
     /// When the present one is over.
     ends: Option<Instant>,
+    /// When all of it must have come, once the answer is complete.
+    rest: Option<Instant>,
     alarm: Alarm,
 }
 
@@ -93,8 +95,9 @@ const LAST_CHUNK: usize = 5;
 /// the connection closes.
 const WORTH_DRAINING: u64 = 64 * 1024;
 
-/// How long that may take.
+/// How long that may take, and whatever comes of a request whose answer is complete.
 const DRAINING: Duration = Duration::from_secs(2);
+const REST: &str = "the rest of a request that was answered";
 
 /// How the client is told where the answer's body ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,7 +112,7 @@ enum Framing {
 impl<'a> Http1<'a> {
     /// The side of a request with this head. `stays`: the connection may serve another one.
     pub fn new(wire: &'a mut Wire<Transport>, head: &'a mut LaneHead, text: &'a mut Vec<u8>, stays: bool) -> Http1<'a> {
-        let upload = Reading { patience: Duration::MAX, ends: None, alarm: Alarm::default() };
+        let upload = Reading { patience: Duration::MAX, ends: None, rest: None, alarm: Alarm::default() };
         Http1 {
             wire,
             head,
@@ -211,6 +214,15 @@ impl AsyncRead for Body<'_> {
     }
 }
 
+/// The client has gone, or its answer is late.
+fn gone(news: io::Result<()>) -> Box<Error> {
+    match news {
+        Err(error) => Error::because(ErrorType::ReadError, "waiting for the answer", error),
+        Ok(()) => Error::explain(ErrorType::ConnectionClosed, "before the end of the answer"),
+    }
+    .into_down()
+}
+
 fn broken(error: io::Error) -> Box<Error> {
     Error::because(ErrorType::WriteError, "writing the answer", error).into_down()
 }
@@ -225,13 +237,14 @@ impl Client for Http1<'_> {
                 Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
             };
         }
-        self.wire.poll_gone(cx).map(|gone| {
-            match gone {
-                Err(error) => Error::because(ErrorType::ReadError, "waiting for the answer", error),
-                Ok(()) => Error::explain(ErrorType::ConnectionClosed, "before the end of the answer"),
-            }
-            .into_down()
-        })
+        self.wire.poll_gone(cx).map(gone)
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<pingora::Result<()>> {
+        if !self.wire.is_unflushed() {
+            return Poll::Ready(Ok(()));
+        }
+        self.wire.poll_flush(cx).map_err(broken)
     }
 
     fn poll_body(&mut self, cx: &mut Context<'_>, into: &mut BytesMut) -> Poll<pingora::Result<u64>> {
@@ -244,6 +257,9 @@ impl Client for Http1<'_> {
         let read = pin!(Body(self.wire).read_buf(&mut into.limit(most))).poll(cx);
         let error = match read {
             Poll::Ready(Ok(0)) => Error::explain(ErrorType::ConnectionClosed, "before the end of the request"),
+            Poll::Ready(Ok(_)) if self.upload.rest.is_some_and(|rest| Instant::now() >= rest) => {
+                Error::explain(ErrorType::ReadTimedout, REST)
+            }
             Poll::Ready(Ok(read)) => {
                 self.upload.ends = None;
                 return Poll::Ready(Ok(match self.head.body() {
@@ -256,10 +272,12 @@ impl Client for Http1<'_> {
             }
             Poll::Ready(Err(error)) => Error::because(ErrorType::ReadError, "reading the request", error),
             Poll::Pending => {
-                let Some(ends) = Instant::now().checked_add(self.upload.patience) else { return Poll::Pending };
-                let ends = *self.upload.ends.get_or_insert(ends);
-                ready!(self.upload.alarm.poll(ends, cx));
-                Error::explain(ErrorType::ReadTimedout, "the client says nothing")
+                let Reading { patience, ends, rest, alarm } = &mut self.upload;
+                let pause = ends.or_else(|| Instant::now().checked_add(*patience));
+                let Some(until) = pause.into_iter().chain(*rest).min() else { return Poll::Pending };
+                *ends = pause;
+                ready!(alarm.poll(until, cx));
+                Error::explain(ErrorType::ReadTimedout, if rest.is_some() { REST } else { "the client says nothing" })
             }
         };
         Poll::Ready(Err(error.into_down()))
@@ -301,12 +319,11 @@ impl Client for Http1<'_> {
         if ends && self.body == Framing::Chunked {
             self.write(&[b"0\r\n\r\n"]).await?;
         }
-        // of a known length the rest comes, and with it the time to send; what has none may be for now
-        if ends || self.body != Framing::Length { self.flush().await } else { Ok(()) }
-    }
-
-    async fn flush_head(&mut self) -> pingora::Result<()> {
-        if self.body == Framing::Length { Ok(()) } else { self.flush().await }
+        if ends && !self.wire.is_between_requests() {
+            self.upload.rest = Some(Instant::now() + DRAINING);
+        }
+        // what follows comes soon, or else it is [flushed](Client::poll_flush)
+        if ends { self.flush().await } else { Ok(()) }
     }
 }
 
@@ -376,7 +393,8 @@ impl Downstream for Http1<'_> {
     fn note_refusal(&self) {}
 
     fn gone(&mut self) -> impl Future<Output = Box<Error>> + Send {
-        poll_fn(|cx| self.poll_gone(cx))
+        // what is read ahead of the body is found by whoever reads it
+        poll_fn(|cx| self.wire.poll_gone(cx).map(gone))
     }
 
     async fn reply(&mut self, mut head: AnswerLines, body: Bytes) -> pingora::Result<()> {

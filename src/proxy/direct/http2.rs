@@ -126,9 +126,9 @@ impl Client for Http2<'_> {
         Ok(())
     }
 
-    async fn flush_head(&mut self) -> pingora::Result<()> {
+    fn poll_flush(&mut self, _cx: &mut Context<'_>) -> Poll<pingora::Result<()>> {
         // the connection's task sends what there is
-        Ok(())
+        Poll::Ready(Ok(()))
     }
 }
 

@@ -39,7 +39,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::BytesMut;
-use http::{HeaderValue, header};
+use http::{HeaderValue, Version, header};
 use pingora::Error;
 use tokio::time::Instant;
 
@@ -50,7 +50,7 @@ use super::context::RequestContext;
 use super::fields::{Fields, Name};
 use super::forward::{self, Target};
 use super::judge::{self, AtHead};
-use super::request_view::RequestHead as _;
+use super::request_view::{RequestHead as _, WholeHead as _};
 use super::{attempts, observe, outcome, response};
 use crate::answer::Answer;
 use crate::edge::requests::{Direct, Left, Requests};
@@ -296,14 +296,19 @@ impl<C: Client> Run<'_, '_, C> {
                 Fields::set(&mut answer.lines, Name::Of(&header::TRANSFER_ENCODING), chunked)?;
             }
             response::head(self.process, self.client, answer, self.context, values).await?;
-            self.client.write_head(answer).await?;
+            // HTTP/1.0 has none, and takes one for the answer itself (RFC 9110 section 15.2)
+            if !interim || self.client.head().version() != Version::HTTP_10 {
+                self.client.write_head(answer).await?;
+            }
             if !interim {
                 break;
             }
         }
         self.body().await?;
-        // an answer may come before the request has; the origin gets the rest all the same, as far as it takes it
+        // An answer may come before the request has. The origin gets the rest all the same, as far as it takes it, and nobody waits for
+        // the place: how long the client may take is bounded, but others need not wait for it.
         if !self.upload.is_over() {
+            self.context.answered_whole();
             poll_fn(|cx| self.poll_upload(cx)).await?;
         }
         Ok(())
@@ -325,20 +330,27 @@ impl<C: Client> Run<'_, '_, C> {
         if self.exchange.body() == Body::None {
             return self.client.write_piece(&[], true).await;
         }
-        if !self.exchange.has_more() {
-            self.client.flush_head().await?;
-        }
         loop {
             let piece: Piece = self.either(|exchange, cx| exchange.poll_piece(cx)).await?;
             let length = self.exchange.data(&piece).len() as u64;
             if let Some(pause) = response::body(self.process, self.client, length, self.context)? {
-                Box::pin(tokio::time::sleep(pause)).await;
+                Box::pin(self.pause(pause)).await?;
             }
             self.client.write_piece(self.exchange.data(&piece), piece.ends).await?;
             self.exchange.taken();
             if piece.ends {
                 return Ok(());
             }
+        }
+    }
+
+    /// Holds the answer back for so long, or until the client has gone.
+    async fn pause(&mut self, time: Duration) -> pingora::Result<()> {
+        poll_fn(|cx| self.client.poll_flush(cx)).await?;
+        tokio::select! {
+            biased;
+            gone = poll_fn(|cx| self.client.poll_gone(cx)) => Err(gone),
+            () = tokio::time::sleep(time) => Ok(()),
         }
     }
 
@@ -355,7 +367,13 @@ impl<C: Client> Run<'_, '_, C> {
                 Poll::Ready(Ok(came)) => Poll::Ready(Ok(came)),
                 // it may have answered although it took no more; if it has not, that is the reason
                 Poll::Ready(Err(error)) => Poll::Ready(Err(self.upload.failed().unwrap_or(error.into_up()))),
-                Poll::Pending => self.client.poll_gone(cx).map(Err),
+                Poll::Pending => {
+                    // nobody knows when more comes
+                    if let Poll::Ready(Err(error)) = self.client.poll_flush(cx) {
+                        return Poll::Ready(Err(error));
+                    }
+                    self.client.poll_gone(cx).map(Err)
+                }
             }
         })
         .await

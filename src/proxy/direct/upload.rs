@@ -109,6 +109,7 @@ impl Upload {
                 return Poll::Ready(Ok(()));
             }
             if let Some(hold) = &mut self.hold {
+                exchange.wait_anew();
                 ready!(hold.as_mut().poll(cx));
                 self.hold = None;
             }

@@ -101,7 +101,8 @@ section! {
         optional least_rate: ByteRate [default 500B/s],
         /// A credit of time that waiting spends and speed earns back: the longest stall.
         optional grace: Duration [100ms to 10m, default 20s],
-        /// How long the whole body may take, however fast it comes; `none`: any time.
+        /// How long the whole body may take, however fast it comes; `none`: any time. Until the answer begins
+        /// `timeouts.request` of the route bounds it, too.
         // the default body limit at 3 KiB/s; what takes longer is an upload that its operator knows of
         optional timeout: OrNone<Duration> [100ms to 168h, default 1h],
     }

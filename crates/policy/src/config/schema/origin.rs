@@ -207,7 +207,7 @@ section! {
         /// Until the connection stands.
         // a healthy neighbour answers in milliseconds, and one lost SYN (1 s) is still survived
         optional connect: Duration [1ms to 24h, default 2s],
-        /// Between two reads.
+        /// Between two reads of an answer, not counted while the origin takes the request.
         // long enough for a slow report
         optional read: Duration [1ms to 24h, default 30s],
         /// For one write.
@@ -215,7 +215,8 @@ section! {
         /// How long an unused connection is kept.
         // below the 75 s of common origins, so that they never close under a request of ours
         optional idle: Duration [1ms to 24h, default 1m],
-        /// From the request's head to the answer's head, 504 after it.
+        /// From the request's head to the answer's head; 504 after it, or 408 if the client had not sent all of the request. Routes
+        /// that take long uploads need more.
         // what browsers' users have given up by
         optional request: Duration [1ms to 24h, default 1m],
         /// The same for each try of a request, if `retries` names `timeout`; 504 after the last. Default: all that is left of
