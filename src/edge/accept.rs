@@ -45,12 +45,14 @@ where
         // captured, and so dropped, in this order: who waits for connections to end finds their places free
         let _ = (&entry, &stream, &guard);
         let mut info = ConnectionInfo::new(edge.listener, peer);
-        let mut transport = Transport::accepted(stream, peer);
         let mut begun = Instant::now();
+        if let Some(filter) = &edge.filter
+            && !filter.begin(info.peer, begun.duration_since(accepted))
+        {
+            return;
+        }
+        let mut transport = Transport::accepted(stream, peer);
         if let Some(filter) = &edge.filter {
-            if !filter.begin(info.peer, begun.duration_since(accepted)) {
-                return;
-            }
             let header = filter.header(info.peer);
             if header != Header::Unread {
                 let Some(stream) = transport.socket() else { return };

@@ -30,6 +30,12 @@ impl AsFd for Listening {
     }
 }
 
+impl AsRawFd for Listening {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
+    }
+}
+
 impl Listening {
     /// The next connection that the kernel has completed, and its other end's address where it has one.
     ///
@@ -46,12 +52,6 @@ impl Listening {
 /// A listening socket that the runtime watches.
 #[derive(Debug)]
 pub struct Acceptor(AsyncFd<Listening>);
-
-impl AsRawFd for Listening {
-    fn as_raw_fd(&self) -> RawFd {
-        self.as_fd().as_raw_fd()
-    }
-}
 
 impl Acceptor {
     /// Hands the socket to the runtime.
