@@ -4,7 +4,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::harness::talker::{Talker, request, talk};
-use crate::harness::{Gate, Latch, Origin, Reply, wait_for};
+use crate::harness::{Connection, Gate, Latch, Origin, Reply, wait_for};
 
 const LOCKED: &[u8] = b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno";
 
@@ -38,14 +38,20 @@ fn locked_or_fine() -> Origin {
     Origin::start(|arrival| if arrival.method == "POST" { Reply::ThenClose(LOCKED) } else { Reply::Ok })
 }
 
+/// A client that has the whole answer to a request of which it has sent the head.
+fn answered_early(gate: &Gate) -> Connection {
+    let mut client = gate.connect();
+    client.send(b"POST /login HTTP/1.1\r\nHost: a\r\nContent-Length: 10000000\r\n\r\n").unwrap();
+    let answer = client.answer_to("POST").unwrap();
+    assert_eq!((answer.status, answer.text().as_str()), (401, "no"));
+    client
+}
+
 #[test]
 fn a_place_does_not_wait_for_the_rest_of_a_request_that_was_answered() {
     let origin = locked_or_fine();
     let mut gate = gate_before(&origin, ONE_PLACE);
-    let mut client = gate.connect();
-    client.send(b"POST /login HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n").unwrap();
-    let answer = client.answer_to("POST").unwrap();
-    assert_eq!((answer.status, answer.text().as_str()), (401, "no"));
+    let mut client = answered_early(&gate);
     // it has all of its answer, and sends nothing more; the one place is another's
     assert_eq!(gate.fetch("/", "").status, 200);
     // nor does it hold its connection: what is left of its request is not waited for
@@ -57,9 +63,7 @@ fn a_place_does_not_wait_for_the_rest_of_a_request_that_was_answered() {
 fn a_client_that_drips_the_rest_of_an_answered_request_is_not_listened_to() {
     let origin = locked_or_fine();
     let mut gate = gate_before(&origin, ONE_PLACE);
-    let mut client = gate.connect();
-    client.send(b"POST /login HTTP/1.1\r\nHost: a\r\nContent-Length: 10000000\r\n\r\n").unwrap();
-    assert_eq!(client.answer_to("POST").unwrap().status, 401);
+    let mut client = answered_early(&gate);
     wait_for("the end of the connection", || {
         sleep(Duration::from_millis(50));
         client.send(&[b'x'; 1_000]).is_err().then_some(())
@@ -126,6 +130,19 @@ fn the_head_of_an_answer_does_not_wait_for_its_body() {
     client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     assert!(client.head().unwrap().starts_with(b"HTTP/1.1 200 "));
     client.skip(5).expect("what has come of the body");
+}
+
+#[test]
+fn what_an_answer_says_of_the_origins_connection_goes_no_further() {
+    const OWN: &[u8] = b"HTTP/1.1 200 OK\r\nTE: trailers\r\nUpgrade: h2c\r\nContent-Length: 2\r\n\r\nok";
+    let origin = Origin::that(Reply::Bytes(OWN));
+    let gate = gate_before(&origin, ONE_PLACE);
+    let answer = gate.fetch("/", "");
+    assert_eq!((answer.status, answer.field("te"), answer.field("upgrade")), (200, None, None));
+    talk(async {
+        let (mut talker, _) = Talker::open(gate.address("main")).await;
+        assert_eq!(talker.get("/").await.unwrap().status, 200);
+    });
 }
 
 #[test]

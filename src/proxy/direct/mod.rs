@@ -305,8 +305,8 @@ impl<C: Client> Run<'_, '_, C> {
             }
         }
         self.body().await?;
-        // An answer may come before the request has. The origin gets the rest all the same, as far as it takes it, and nobody waits for
-        // the place: how long the client may take is bounded, but others need not wait for it.
+        // An answer may come before the request has. The origin gets the rest all the same, as far as it takes it and for as long as the
+        // client's side reads it; its place is another's meanwhile.
         if !self.upload.is_over() {
             self.context.answered_whole();
             poll_fn(|cx| self.poll_upload(cx)).await?;

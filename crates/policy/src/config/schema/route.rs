@@ -22,7 +22,8 @@ section! {
     /// What is done with some requests.
     Route ("a map with `origin` or `respond`") {
         /// Its name in metrics and logs, and that of its unnamed limits, whose counts follow it over a reload. Default: what its first
-        /// match says: `login` for the path `/login`, or else its host or methods; `all` where it says none of them.
+        /// match says: `login` for the path `/login`, or else its host or methods; `all` where it says none of them. Where another
+        /// has that name already, a number by their order comes behind it: name such routes yourself.
         optional name: Name,
         /// Which requests it takes: a map whose parts must all hold, or a list of such maps, of which one must. Default:
         /// every request.
