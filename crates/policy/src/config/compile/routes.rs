@@ -112,7 +112,11 @@ pub fn routes(
 }
 
 /// The names of routes, each unlike all others.
-struct Names(HashSet<String>);
+struct Names {
+    given: HashSet<String>,
+    /// The next number of names that several routes would have: a thousand equal routes are named in a thousand steps.
+    next: HashMap<String, usize>,
+}
 
 impl Names {
     /// The names that routes say themselves.
@@ -131,7 +135,7 @@ impl Names {
                 said.insert(name, span);
             }
         }
-        Names(said.into_keys().map(str::to_owned).collect())
+        Names { given: said.into_keys().map(str::to_owned).collect(), next: HashMap::new() }
     }
 
     /// The name of the route: its own, or one by what it takes, so that counts follow it where routes come and go before it.
@@ -140,10 +144,14 @@ impl Names {
             return own.value.0.clone();
         }
         let base = first.and_then(by_match).unwrap_or_else(|| "all".to_owned());
-        let numbered = |number: usize| if number == 1 { base.clone() } else { format!("{base}_{number}") };
-        let name = (1..).map(numbered).find(|name| !self.0.contains(name)).unwrap_or_default();
-        self.0.insert(name.clone());
-        name
+        let next = self.next.entry(base.clone()).or_default();
+        loop {
+            *next += 1;
+            let name = if *next == 1 { base.clone() } else { format!("{base}_{next}") };
+            if self.given.insert(name.clone()) {
+                return name;
+            }
+        }
     }
 }
 
