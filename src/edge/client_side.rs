@@ -1,6 +1,7 @@
 //! What a request's connection and the gate tell each other, whichever HTTP the client speaks.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::absence::Absence;
@@ -19,12 +20,20 @@ pub struct ClientSide {
     pub absence: Absence,
     /// What request and answer hold of the process's buffers.
     pub share: Share,
+    /// The answer was broken off, and only the end of the connection can say so.
+    cut: AtomicBool,
 }
 
 impl ClientSide {
     /// Returns the side of a request of this connection.
     pub fn new(info: Arc<ConnectionInfo>) -> ClientSide {
-        ClientSide { info, deadline: AnswerDeadline::default(), absence: Absence::default(), share: Share::default() }
+        ClientSide {
+            info,
+            deadline: AnswerDeadline::default(),
+            absence: Absence::default(),
+            share: Share::default(),
+            cut: AtomicBool::new(false),
+        }
     }
 
     /// Forgets the request before the next one of the connection.
@@ -32,6 +41,16 @@ impl ClientSide {
         self.deadline.clear();
         self.absence = Absence::default();
         self.share.clear();
+    }
+
+    /// Has the connection end in a reset, which nobody takes for the end of an answer.
+    pub fn cut(&self) {
+        self.cut.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it is to end so.
+    pub fn was_cut(&self) -> bool {
+        self.cut.load(Ordering::Relaxed)
     }
 
     /// Sets the time within which the answer must begin.

@@ -8,6 +8,7 @@
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::mem;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -40,6 +41,15 @@ impl ClientSocket {
         match self {
             ClientSocket::Watched(socket) => Ok(socket),
             ClientSocket::Unwatched(..) | ClientSocket::Closed => Err(ErrorKind::NotConnected.into()),
+        }
+    }
+
+    /// The descriptor, as long as it is open.
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            ClientSocket::Unwatched(accepted, _) => Some(accepted.as_fd()),
+            ClientSocket::Watched(socket) => Some(socket.as_fd()),
+            ClientSocket::Closed => None,
         }
     }
 

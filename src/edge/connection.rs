@@ -180,6 +180,10 @@ async fn close<S: IO>(wire: &mut Wire<S>, limits: &ConnectionLimits) {
     if !flushed {
         return;
     }
+    if wire.client().was_cut() {
+        wire.reset();
+        return;
+    }
     // what lies unread in the kernel's buffer would turn the close into a reset
     let more = wire.has_unread_bytes()
         || wire.may_hold_more() && {

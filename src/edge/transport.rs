@@ -3,7 +3,7 @@
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
@@ -58,6 +58,14 @@ impl Transport {
         match &mut self.bytes {
             Bytes::Plain(socket) => socket.watched().ok(),
             Bytes::Tls(_) => None,
+        }
+    }
+
+    /// The socket below; `None`: it is closed.
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        match &self.bytes {
+            Bytes::Plain(socket) => socket.descriptor(),
+            Bytes::Tls(stream) => stream.get_ref().0.descriptor(),
         }
     }
 

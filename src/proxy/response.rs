@@ -132,7 +132,10 @@ pub async fn failed(
     let begun = downstream::answered_with(session).is_some();
     // an error after this point closes the connection anyway; saying so spares the client a lost request on it
     session.close();
-    if fault != Fault::ClientGone && !begun {
+    if fault != Fault::ClientGone && begun && session.head().version() == Version::HTTP_10 {
+        // the end of its connection is the end of its answer
+        session.client().inspect(|client| client.cut());
+    } else if fault != Fault::ClientGone && !begun {
         let _ = reply::fault(session, context, fault).await;
     }
     fault.meaning().status

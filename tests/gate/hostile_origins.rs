@@ -2,8 +2,9 @@
 //! comes after. Each is either refused as 502 or passed on in one reading; the next request on the same gate gets its own
 //! answer in any case, and nothing stays in flight.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::harness::{Answer, Gate, Origin, Reply};
@@ -405,6 +406,42 @@ fn a_body_without_end_is_carried_in_constant_memory() {
     // the allocator takes memory by the megabyte; a body that were held anywhere would show as a hundred of them
     assert!(more < 32 * 1024, "{more} KiB");
     gate.comes_to_rest();
+}
+
+/// A connection's first answer, which the origin breaks off, as far as it comes to a client that speaks this version.
+fn broken_off(answer: &str, version: &str) -> (Vec<u8>, io::Result<usize>) {
+    let origin = TcpListener::bind("127.0.0.1:0").unwrap();
+    let gate = gate_before(&origin.local_addr().unwrap().to_string());
+    let answer = answer.to_owned();
+    let origin = thread::spawn(move || {
+        let (mut stream, _) = origin.accept().unwrap();
+        let mut head = [0; 1024];
+        let _ = stream.read(&mut head).unwrap();
+        stream.write_all(answer.as_bytes()).unwrap();
+    });
+    let mut client = TcpStream::connect(gate.address("main")).unwrap();
+    client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    client.write_all(format!("GET / {version}\r\nHost: a\r\nConnection: close\r\n\r\n").as_bytes()).unwrap();
+    let mut came = Vec::new();
+    let end = client.read_to_end(&mut came);
+    origin.join().unwrap();
+    (came, end)
+}
+
+#[test]
+fn nobody_takes_a_part_of_an_answer_for_all_of_it() {
+    let cut = |lines: &str| with(lines, "5\r\nhel");
+    let (came, end) = broken_off(&cut("Transfer-Encoding: chunked\r\n"), "HTTP/1.0");
+    assert!(came.ends_with(b"hel"), "{}", String::from_utf8_lossy(&came));
+    assert_eq!(end.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+    // one that is told where it ends needs no more than that
+    let (came, end) = broken_off(&cut("Transfer-Encoding: chunked\r\n"), "HTTP/1.1");
+    assert!(came.ends_with(b"hel\r\n"), "{}", String::from_utf8_lossy(&came));
+    end.unwrap();
+    // nor does one whose answer is whole
+    let (came, end) = broken_off(&with("Transfer-Encoding: chunked\r\n", "5\r\nhello\r\n0\r\n\r\n"), "HTTP/1.0");
+    assert!(came.ends_with(b"hello"), "{}", String::from_utf8_lossy(&came));
+    end.unwrap();
 }
 
 /// An origin whose body comes one byte each 50 ms.

@@ -1,6 +1,9 @@
 //! What is left on either side of a connection: of what the client sent, and of what it is to get.
 
+use std::time::Duration;
+
 use pingora::protocols::IO;
+use rustix::net::sockopt::set_socket_linger;
 
 use super::reading::Reading;
 use super::{Answer, Wire};
@@ -23,5 +26,14 @@ impl<S: IO> Wire<S> {
     pub fn may_hold_more(&self) -> bool {
         let transport = self.transport.as_ref().and_then(|transport| transport.as_any().downcast_ref());
         transport.is_none_or(Transport::may_hold_more)
+    }
+
+    /// Has the kernel reset the connection when it is closed.
+    pub fn reset(&self) {
+        let transport = self.transport.as_ref().and_then(|transport| transport.as_any().downcast_ref());
+        if let Some(socket) = transport.and_then(Transport::descriptor) {
+            // a UNIX socket knows no reset, and takes this for nothing
+            let _ = set_socket_linger(socket, Some(Duration::ZERO));
+        }
     }
 }
