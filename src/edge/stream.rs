@@ -459,6 +459,11 @@ impl<S: IO> EdgeStream<S> {
         self.wire.as_ref().is_none_or(|wire| wire.hop_by_hop)
     }
 
+    /// Whether the present request asks for another protocol.
+    pub fn may_switch(&self) -> bool {
+        self.wire.as_ref().is_some_and(|wire| wire.may_switch)
+    }
+
     /// How large the body of the present request may be.
     pub fn limit_body(&self, limit: u64) {
         if let Some(wire) = &self.wire {

@@ -112,7 +112,7 @@ impl Downstream for Session {
     }
 
     fn wants_upgrade(&self) -> bool {
-        self.as_downstream().is_upgrade_req()
+        edge_stream(self).is_some_and(EdgeStream::may_switch) && self.as_downstream().is_upgrade_req()
     }
 
     fn was_upgraded(&self) -> bool {

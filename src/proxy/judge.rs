@@ -103,6 +103,10 @@ pub fn in_session(
     session: &mut impl Downstream,
     context: &mut RequestContext,
 ) -> pingora::Result<Option<Box<Answer>>> {
+    if !session.wants_upgrade() {
+        // Pingora takes the field alone for the wish
+        session.head_mut().remove(&header::UPGRADE);
+    }
     let info = connection_info(session).cloned();
     let (info, head) = (info.as_deref(), session.head_mut());
     if context.evaluation.is_some() {

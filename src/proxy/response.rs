@@ -29,6 +29,16 @@ pub fn judge_http2(upstream: &ResponseHeader) -> pingora::Result<()> {
     http2::judge(upstream).map_err(refused)
 }
 
+/// Whether the client has asked for the protocols of this change (RFC 9110 section 7.8).
+fn is_asked_for(session: &impl Downstream, switch: &impl AnswerHead) -> bool {
+    let protocols = |line: &[u8]| {
+        let protocols = line.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|name| !name.is_empty());
+        protocols.map(<[u8]>::to_ascii_lowercase).collect::<Vec<_>>()
+    };
+    let asked: Vec<_> = session.head().fields().lines(&header::UPGRADE).flat_map(protocols).collect();
+    switch.fields().lines(&header::UPGRADE).flat_map(protocols).all(|protocol| asked.contains(&protocol))
+}
+
 /// Takes the head of an answer: charges what waited for it, and makes it what the client gets. `memory` is for values of fields.
 ///
 /// # Errors
@@ -41,7 +51,7 @@ pub async fn head(
     memory: &mut BytesMut,
 ) -> pingora::Result<()> {
     let status = upstream.status();
-    if status == StatusCode::SWITCHING_PROTOCOLS && !session.wants_upgrade() {
+    if status == StatusCode::SWITCHING_PROTOCOLS && !(session.wants_upgrade() && is_asked_for(session, upstream)) {
         // what follows it would be passed on as something that nobody asked for
         return Err(Error::explain(ErrorType::InvalidHTTPHeader, "an unasked change of protocol").into_up());
     }

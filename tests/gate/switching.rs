@@ -57,6 +57,32 @@ fn a_websocket_carries_bytes_both_ways_until_either_side_ends_it() {
 }
 
 #[test]
+fn a_switch_that_nobody_before_the_gate_knows_of_is_not_made() {
+    // an origin that switches whenever it is asked to, and calls it so
+    let origin = Origin::start(|arrival| match arrival.lines("upgrade").first() {
+        Some(_) if arrival.target == "/other" => {
+            Reply::ThenClose(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: other\r\n\r\n")
+        }
+        Some(_) => Reply::Switch,
+        None => Reply::Ok,
+    });
+    let mut gate = gate_before(&origin, "");
+    let status = |path: &str, lines: &str| gate.fetch(path, lines).status;
+    // a proxy that knows the field by its option alone takes what follows for requests, and others' for those of this connection
+    for option in ["", "Connection: keep-alive\r\n", "Connection: x-a\r\n"] {
+        assert_eq!(status("/", &format!("Upgrade: websocket\r\n{option}")), 200, "{option}");
+    }
+    // requests inside would pass unjudged
+    for protocol in ["h2c", "websocket, h2c", "HTTP/2.0"] {
+        let lines =
+            format!("Upgrade: {protocol}\r\nConnection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAMAAABk\r\n");
+        assert_eq!(status("/", &lines), 200, "{protocol}");
+    }
+    assert_eq!(status("/other", "Upgrade: websocket\r\nConnection: Upgrade\r\n"), 502);
+    gate.comes_to_rest();
+}
+
+#[test]
 fn an_open_websocket_does_not_keep_the_gate_beyond_its_deadline() {
     let origin = Origin::that(Reply::Switch);
     let mut gate = Gate::start(&format!(

@@ -45,6 +45,10 @@ pub struct Fields<'a> {
     chunked: bool,
     expect: bool,
     upgrade: bool,
+    /// To another HTTP.
+    upgrades_http: bool,
+    /// `Connection` names it.
+    upgrade_option: bool,
     close: bool,
     keep_alive: bool,
     hop_by_hop: bool,
@@ -80,6 +84,8 @@ impl<'a> Fields<'a> {
             chunked: false,
             expect: false,
             upgrade: false,
+            upgrades_http: false,
+            upgrade_option: false,
             close: false,
             keep_alive: false,
             hop_by_hop: false,
@@ -97,7 +103,7 @@ impl<'a> Fields<'a> {
             4 if name.eq_ignore_ascii_case(b"host") => self.take_host(value),
             6 if name.eq_ignore_ascii_case(b"expect") => self.take_expect(value),
             7 if name.eq_ignore_ascii_case(b"upgrade") => {
-                self.upgrade = true;
+                self.take_upgrade(value);
                 Ok(())
             }
             10 if name.eq_ignore_ascii_case(b"connection") => self.take_connection(value),
@@ -130,14 +136,15 @@ impl<'a> Fields<'a> {
             return Err(HeadFault::Host);
         }
         let has_body = !matches!(body, Body::None | Body::Length(0));
-        if self.upgrade && has_body {
+        if self.upgrade && !self.upgrades_http && has_body {
             return Err(HeadFault::Upgrade);
         }
         Ok(Framing {
             body,
             // HTTP/1.0 clients cannot wait for it (RFC 9110 section 10.1.1)
             expect_continue: self.expect && version == Version::Http11 && has_body,
-            upgrade: self.upgrade && version == Version::Http11,
+            // without the option it was meant for somebody before us (RFC 9110 section 7.8)
+            upgrade: self.upgrade && !self.upgrades_http && self.upgrade_option && version == Version::Http11,
             hop_by_hop: self.hop_by_hop,
             keep_alive: !self.close && (version == Version::Http11 || self.keep_alive),
         })
@@ -156,6 +163,16 @@ impl<'a> Fields<'a> {
         }
         self.expect = true;
         Ok(())
+    }
+
+    /// Requests in the protocol that was switched to would pass unjudged, so a switch to another HTTP is not made.
+    fn take_upgrade(&mut self, value: &[u8]) {
+        let is_http = |protocol: &[u8]| {
+            let begins = |word: &[u8]| protocol.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word));
+            begins(b"h2") || begins(b"http")
+        };
+        self.upgrade = true;
+        self.upgrades_http |= value.split(|&byte| byte == b',').map(trim).any(is_http);
     }
 
     fn take_length(&mut self, value: &[u8]) -> Result<(), HeadFault> {
@@ -188,6 +205,10 @@ impl<'a> Fields<'a> {
             let is_fine = match option.len() {
                 5 if option.eq_ignore_ascii_case(b"close") => {
                     self.close = true;
+                    true
+                }
+                7 if option.eq_ignore_ascii_case(b"upgrade") => {
+                    self.upgrade_option = true;
                     true
                 }
                 10 if option.eq_ignore_ascii_case(b"keep-alive") => {

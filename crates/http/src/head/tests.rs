@@ -308,6 +308,19 @@ fn what_the_head_means_is_told() {
 
     let switching = head("GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
     assert!(switching.upgrade);
+    for (lines, wanted) in [
+        ("Upgrade: websocket\r\nConnection: keep-alive, UPGRADE\r\n", true),
+        ("Upgrade: websocket\r\n", false),
+        ("Upgrade: websocket\r\nConnection: close\r\n", false),
+        ("Upgrade: websocket\r\nConnection: x-upgrade\r\n", false),
+        ("Upgrade: h2c\r\nConnection: Upgrade, HTTP2-Settings\r\n", false),
+        ("Upgrade: websocket, H2C-14\r\nConnection: Upgrade\r\n", false),
+        ("Upgrade: HTTP/2.0\r\nConnection: Upgrade\r\n", false),
+        // requests go on as they are
+        ("Upgrade: h2c\r\nConnection: Upgrade, HTTP2-Settings\r\nContent-Length: 5\r\n", false),
+    ] {
+        assert_eq!(head(&format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n")).upgrade, wanted, "{lines}");
+    }
     assert_eq!(head("\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n").start, 2);
 }
 
