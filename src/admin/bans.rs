@@ -16,6 +16,7 @@ use super::context::Context;
 use super::endpoint::Later;
 use super::whom;
 use crate::bans::{Ban, Full, MOST_BANS, Order, Target, key_request};
+use crate::client::address::Translation;
 use crate::client::{ClientNetwork, Mark};
 use crate::engine::Engine;
 use crate::observe::state::{BanState, Banned, Bans, NamedNetworks, Unbanned};
@@ -273,6 +274,9 @@ fn objection(engine: &Engine, target: &Target, from: Option<IpAddr>) -> Option<S
     }
     if from.is_some_and(|from| network.contains(from)) {
         return Some("you are connected from this network yourself".to_owned());
+    }
+    if Translation::any_in(network, &engine.policy().clients.translation) {
+        return Some("all clients behind a translator (NAT64) are in this network".to_owned());
     }
     if engine.policy().clients.trust.names(network) {
         let why = "a trusted proxy is in this network: its health checks and each request with an unreadable forwarding header \

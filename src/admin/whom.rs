@@ -98,6 +98,8 @@ pub(super) fn network(text: &str) -> Option<Option<Prefix>> {
     if text == "unix" {
         return Some(None);
     }
+    // an address of IPv6 as URLs and forwarding headers write it
+    let text = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
     let address = text.parse().ok().map(|address| Prefix::around(address, 32, 128));
     address.or_else(|| parse_cidr_or_everyone(text).ok().map(|(prefix, _)| prefix)).map(Some)
 }

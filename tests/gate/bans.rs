@@ -131,6 +131,8 @@ fn a_ban_of_the_gates_own_surroundings_needs_force() {
         ("127.0.0.1", "a trusted proxy is in this network"),
         ("127.1.0.0/16", "a trusted proxy is in this network"),
         ("::1", "this machine's own addresses"),
+        // which is what the address counts as
+        ("64:ff9b::10.0.0.1", "all clients behind a translator"),
         ("unix", "all clients of UNIX sockets"),
     ] {
         let said = refused(&gate, &["ban", target, "--for", "1h"]);

@@ -18,6 +18,9 @@ pub struct BanTable {
     secrets: Box<[(KeySecret, Seed)]>,
     bans: Box<[Arc<Ban>]>,
     networks: NetworkMap<u32>,
+    /// Those of IPv6 that somebody ordered. What a penalty bans is a client, and one whose address a translator made of an IPv4 one is
+    /// counted by that.
+    ordered: NetworkMap<u32>,
     /// Clients whose address is not their own, sorted.
     clients: Box<[(Counted, u32)]>,
     /// Sorted.
@@ -33,11 +36,16 @@ impl BanTable {
     pub(super) fn new(own: KeySecret, mut bans: Vec<Arc<Ban>>) -> BanTable {
         bans.sort_by_key(|ban| (ban.until, ban.number));
         let mut secrets = vec![own];
-        let (mut networks, mut clients, mut keys) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut networks, mut ordered, mut clients, mut keys) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let mut limits: Vec<Box<str>> = Vec::new();
         for (at, ban) in (0_u32..).zip(&bans) {
             match &ban.target {
-                Target::Network(network) => networks.push((*network, at)),
+                Target::Network(network) => {
+                    networks.push((*network, at));
+                    if !ban.automatic && network.address().is_ipv6() {
+                        ordered.push((*network, at));
+                    }
+                }
                 Target::Client { network, mark } => clients.push((counted(*network, *mark), at)),
                 Target::Key { limit, secret, hash } => {
                     keys.push((*hash, at));
@@ -56,6 +64,7 @@ impl BanTable {
             secrets: secrets.into_iter().map(|secret| (secret, Seed::from_bytes(secret.0))).collect(),
             bans: bans.into(),
             networks: NetworkMap::new(networks),
+            ordered: NetworkMap::new(ordered),
             clients: clients.into(),
             keys: keys.into(),
             limits: limits.into(),
@@ -75,10 +84,13 @@ impl BanTable {
 
     /// The ban that the client is under at `now`, of several the one that ends last.
     pub fn of_client(&self, client: &Client, now: Timestamp) -> Option<&Ban> {
-        // an IPv4 address that a translator wrote into an IPv6 one is banned as either
+        // an IPv4 address that a translator wrote into an IPv6 one can be banned as either
         let [address, keyed] = client.addresses();
-        let of_address = |address: IpAddr| self.networks.get(address);
-        let by_address = address.and_then(of_address).max(keyed.and_then(of_address));
+        let in_networks = |address: IpAddr| self.networks.get(address);
+        let by_address = match (address, keyed) {
+            (Some(address), Some(keyed)) => self.ordered.get(address).max(in_networks(keyed)),
+            (address, keyed) => address.or(keyed).and_then(in_networks),
+        };
         let counted = counted(client.network, client.mark);
         let by_count = self.clients.binary_search_by(|(known, _)| known.cmp(&counted)).ok();
         let by_count = by_count.and_then(|at| self.clients.get(at)).map(|(_, at)| *at);

@@ -92,6 +92,21 @@ fn a_client_that_is_counted_apart_is_banned_apart() {
 }
 
 #[test]
+fn a_client_behind_a_translator_is_banned_by_what_it_is_counted_by() {
+    let bans = bans();
+    // it has no address of its own inside, and counts as its /64, in which the others' addresses are written
+    let (nobody, other) = (client("64:ff9b::10.0.0.1"), client("64:ff9b::7.7.7.7"));
+    let automatic = Order { automatic: true, ..order(network("64:ff9b::", 64), 100) };
+    bans.give(automatic, at(0)).unwrap();
+    assert_eq!((of(&bans, &nobody, 1), of(&bans, &other, 1)), (Some(1), None));
+    bans.give(order(network("7.7.7.7", 32), 100), at(0)).unwrap();
+    assert_eq!((of(&bans, &other, 1), of(&bans, &client("7.7.7.7"), 1)), (Some(2), Some(2)));
+    // who orders it means all of them
+    bans.give(order(network("64:ff9b::", 96), 100), at(0)).unwrap();
+    assert_eq!((of(&bans, &client("64:ff9b::9.9.9.9"), 1), of(&bans, &client("9.9.9.9"), 1)), (Some(3), None));
+}
+
+#[test]
 fn there_is_room_for_so_many_and_no_more() {
     let bans = bans();
     for number in 0..MOST_BANS as u32 {

@@ -112,6 +112,14 @@ impl Translation {
         }
     }
 
+    /// Returns whether all addresses of the well-known translator, or of one of `own`, are in the network.
+    pub fn any_in(network: Prefix, own: &[Translation]) -> bool {
+        let is_in = |translation: &Translation| {
+            network.length() <= translation.length && network.contains(IpAddr::V6(translation.network))
+        };
+        is_in(&Translation::WELL_KNOWN) || own.iter().any(is_in)
+    }
+
     /// The IPv4 address that the translator wrote into `address`, if it is one of its own. Bits behind it are ignored.
     fn inside(&self, address: Ipv6Addr) -> Option<Ipv4Addr> {
         let bits = address.to_bits();
