@@ -149,6 +149,12 @@ fn right_unit(word: &str) -> Option<&'static str> {
     }
 }
 
+/// What stands behind the `/` of a rate for a usual spelling of it.
+fn right_period(word: &str) -> Option<&'static str> {
+    // the only unit that is no letter is written as a duration
+    right_unit(word).map(|unit| if unit == "ms" { "1ms" } else { unit })
+}
+
 impl Scalar for Rate {
     const NAME: &'static str = "rate";
     const EXAMPLE: &'static str = "`10/s`, `5/m` or `100/10s`";
@@ -162,20 +168,24 @@ impl Scalar for Rate {
                 None => wrong,
             });
         };
+        let out = |_| Wrong::new("must be 1/d to 10000000/s").code(Code::OUT_OF_RANGE);
         let Some(number) = digits(events) else {
+            if !events.is_empty() && events.bytes().all(|byte| byte.is_ascii_digit()) {
+                return Err(out(()));
+            }
             // 10r/s is nginx's spelling, 10 / s a human's
             let bare = events.trim().trim_end_matches(['r', 'R']);
             return Err(if events.contains("iB") || events.ends_with('B') {
                 Wrong::new("a rate of bytes is only possible as the `rate` of a limit of type `rate`")
-            } else if digits(bare).is_some() && right_unit(period.trim()).is_some() {
-                let unit = right_unit(period.trim()).unwrap_or("s");
-                Wrong::new("a whole number must stand before the `/`").meant(format!("{bare}/{unit}"), "")
             } else {
-                Wrong::new("a whole number must stand before the `/`")
+                let wrong = Wrong::new("a whole number must stand before the `/`");
+                match right_period(period.trim()).filter(|_| digits(bare).is_some()) {
+                    Some(period) => wrong.meant(format!("{bare}/{period}"), ""),
+                    None => wrong,
+                }
             });
         };
         let span = self::period(&number.to_string(), period)?;
-        let out = |_| Wrong::new("must be 1/d to 10000000/s").code(Code::OUT_OF_RANGE);
         let events = u32::try_from(number).map_err(|_| out(()))?;
         Rate::new(events, span).map_err(|_| out(()))
     }
@@ -200,8 +210,8 @@ pub fn period(amount: &str, text: &str) -> Result<Duration, Wrong> {
         "d" => Ok(Duration::from_secs(86_400)),
         text => Duration::parse(text).map_err(|_| {
             let wrong = Wrong::new("unit must be s, m, h or d, or a duration such as 10s");
-            match right_unit(text.trim()) {
-                Some(unit) => wrong.meant(format!("{amount}/{unit}"), ""),
+            match right_period(text.trim()) {
+                Some(period) => wrong.meant(format!("{amount}/{period}"), ""),
                 None => wrong,
             }
         }),
@@ -339,6 +349,11 @@ mod tests {
             ["", "/", "10", "10/", "/s", "0/s", "10/0s", "10/sec", "10/2d", "-1/s", "10000001/s", "5000000000/d"]
         {
             assert!(read::<Rate>(text).is_none(), "{text}");
+        }
+        let fault = Rate::parse("99999999999999999999/s").unwrap_err();
+        assert_eq!(fault.code, Some(Code::OUT_OF_RANGE), "{}", fault.label);
+        for text in ["10/ms", "10 / ms", "10/sec", "10 / s", "10r/m"] {
+            assert!(read::<Rate>(&hint::<Rate>(text)).is_some(), "{text}: {}", hint::<Rate>(text));
         }
         for text in ["", "1", "1KB", "1.5MiB", "MiB", "99999999999TiB", "-1B", "1 KiB"] {
             assert!(read::<Bytes>(text).is_none(), "{text}");

@@ -26,6 +26,7 @@ use crate::config::text::TemplateText;
 use crate::config::tree::Tree;
 use crate::policy::route::{Action, FixedAnswer, HostMatch, Match, PathMatch};
 use crate::policy::{HeaderEdits, Route, Template};
+use tidegate_http::authority::host_name;
 
 /// What of a route only its text still tells: the long forms of its matches and header edits.
 #[derive(Debug, Clone)]
@@ -74,6 +75,7 @@ pub fn routes(
         let rules = rules(&name, &at.value, limits, context.faults);
         let action = action(at, origins, defaults, context.faults);
         let (request_headers, request_tree) = edits(&at.value.request_headers, context.faults);
+        host(&at.value.request_headers, context.faults);
         let (response_headers, response_tree) = edits(&at.value.response_headers, context.faults);
         let cors = cors(&at.value.cors, &response_headers, context.faults);
         let own = at.value.responses.value().cloned().unwrap_or_default();
@@ -345,6 +347,37 @@ fn edits(field: &Field<schema::HeaderEdits>, faults: &mut Faults) -> (HeaderEdit
     }
     edits.add = templates(add);
     (edits, Tree::map(tree))
+}
+
+/// Whether each request still has one `Host`, and one that is a host.
+fn host(field: &Field<schema::HeaderEdits>, faults: &mut Faults) {
+    let Some(written) = field.value() else { return };
+    let mut refuse = |at: Span, label: &str| {
+        faults.push(
+            Diagnostic::error(Code::BAD_HEADER, at, "every request has one `host`")
+                .label(label)
+                .help("write `set: { host: NAME }` for another one"),
+        );
+    };
+    for item in written.remove.value().iter().flat_map(|list| &list.items) {
+        if item.value == header::HOST {
+            refuse(item.span, "cannot be removed");
+        }
+    }
+    for entry in written.add.value().iter().flat_map(|map| &map.0) {
+        if entry.key == Some(header::HOST) {
+            refuse(entry.key_span, "would be a second one");
+        }
+    }
+    for entry in written.set.value().iter().flat_map(|map| &map.0) {
+        let (Some(name), Some(value)) = (&entry.key, &entry.value) else { continue };
+        let text = &value.value.text;
+        // what placeholders become is known only with the request
+        let is_bad = !text.contains('{') && (text.is_empty() || host_name(text.as_bytes()).is_none());
+        if *name == header::HOST && is_bad {
+            refuse(value.span, "must be a host, with or without a port");
+        }
+    }
 }
 
 /// The fields of `set` or `add`, one entry per line.
