@@ -224,6 +224,9 @@ enum Told {
 /// How long the thread may take to leave the directory: a disk may be slow, and the other process tries again.
 const LEFT_WITHIN: Duration = Duration::from_secs(1);
 
+/// Until then it is tried so often to take the directory.
+const NOT_YET: Duration = Duration::from_millis(10);
+
 /// The thread that writes snapshots.
 #[derive(Debug)]
 pub struct Snapshots {
@@ -300,9 +303,13 @@ struct Activity {
 impl Keeper {
     fn run(mut self, told: &mpsc::Receiver<Told>) {
         let (mut is_left, mut due) = (false, Instant::now());
+        let begun = due;
         loop {
             let told = if is_left {
                 told.recv().map_err(|_| RecvTimeoutError::Disconnected)
+            } else if self.own().is_err() && begun.elapsed() < LEFT_WITHIN {
+                // the process before this one is about to leave it
+                told.recv_timeout(NOT_YET)
             } else {
                 self.keep_bans();
                 if due <= Instant::now() {

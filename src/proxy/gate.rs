@@ -183,11 +183,16 @@ impl ProxyHttp for Gate {
         &self,
         session: &mut Session,
         body: &mut Option<Bytes>,
-        _end_of_stream: bool,
+        end_of_stream: bool,
         slot: &mut Slot,
     ) -> pingora::Result<Option<Duration>> {
         let length = body.as_ref().map_or(0, |piece| piece.len() as u64);
-        let time = response::body(&self.process, session, length, slot.context(self))?;
+        let context = slot.context(self);
+        let time = response::body(&self.process, session, length, context)?;
+        if end_of_stream && !session.is_read() {
+            // the rest of the request is waited for, but not by the origin
+            context.answered_whole();
+        }
         Ok(time.map(|time| time.min(LONGEST_PAUSE)))
     }
 

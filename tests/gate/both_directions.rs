@@ -53,6 +53,8 @@ fn a_place_does_not_wait_for_the_rest_of_a_request_that_was_answered() {
     let mut gate = gate_before(&origin, ONE_PLACE);
     let mut client = answered_early(&gate);
     // it has all of its answer, and sends nothing more; the one place is another's
+    let held = || gate.metrics().sum("tidegate_origin_inflight_requests", &[]);
+    wait_for("the place", || (held() == 0.0).then_some(()));
     assert_eq!(gate.fetch("/", "").status, 200);
     // nor does it hold its connection: what is left of its request is not waited for
     assert!(client.rest().is_ok_and(|rest| rest.is_empty()));

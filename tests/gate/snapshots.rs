@@ -304,6 +304,10 @@ fn what_the_table_says_is_kept_is_kept_through_a_reload_an_upgrade_a_restart_and
             "upgrade" => {
                 let ended = gate.upgrade();
                 assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+                // the new process has the directory as soon as the old one has left it
+                let ban = end(binary().args(["ban", "192.0.2.7", "--for", "1h", "--admin"]).arg(gate.admin_socket()));
+                assert_eq!((ban.code, ban.stderr.contains("not on disk yet")), (Some(0), false), "{}", ban.stderr);
+                assert!(!gate.talk().contains("another process has the directory"), "{}", gate.talk());
             }
             _ => {
                 gate.signal(if how == "crash" { "KILL" } else { "TERM" });

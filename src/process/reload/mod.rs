@@ -146,7 +146,13 @@ impl Reloader {
         let concealed = loaded.concealed;
         let Ok(config) = loaded.outcome else {
             if !dry_run {
-                lines.lines().for_each(|line| tracing::error!("the policy file is refused: {line}"));
+                for line in lines.lines() {
+                    if line.split(": ").nth(1).is_some_and(|kind| kind.starts_with("warning[")) {
+                        tracing::warn!("the refused policy file: {line}");
+                    } else {
+                        tracing::error!("the policy file is refused: {line}");
+                    }
+                }
             }
             return self.refuse(text, dry_run);
         };
