@@ -64,6 +64,9 @@ impl Division {
 /// The word for a request whose client left while it waited.
 pub const CLIENT_LEFT: &str = "client_left";
 
+/// The word for a request that kept the origin waiting for its client, and let go of its place for others.
+pub const GAVE_WAY: &str = "gave_way";
+
 /// A place at an origin, held to the end of its work. Dropping it gives it to the next in the queue.
 #[derive(Debug)]
 #[must_use = "a place that is dropped at once limits nothing"]
@@ -78,7 +81,7 @@ impl OriginPlace {
     /// Exchanges the place for one of those for switched connections, if this key may have one more. Says whether it did; where there is no
     /// cap, the place stays what it is.
     pub fn upgrade(&mut self) -> bool {
-        if self.door.places.max() >= PlacesSpec::UNCAPPED {
+        if !self.is_capped() {
             return true;
         }
         if self.upgraded.is_none() {
@@ -88,6 +91,17 @@ impl OriginPlace {
             self.give_back();
         }
         self.upgraded.is_some()
+    }
+
+    /// Whether the request, whose client keeps the origin waiting, is to let go of it for somebody who waits.
+    pub fn gives_way(&self) -> bool {
+        let door = &self.door;
+        self.place.as_ref().is_some_and(|place| door.places.gives_way(place, || door.clock.now()))
+    }
+
+    /// Whether there is a cap.
+    pub fn is_capped(&self) -> bool {
+        self.door.places.max() < PlacesSpec::UNCAPPED
     }
 
     fn give_back(&mut self) {

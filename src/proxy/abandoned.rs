@@ -43,8 +43,8 @@ pub fn expect(session: &impl Downstream, context: &RequestContext) {
 
 /// The request failed with this error. If its client is the reason and the origin may be at work on it, its places stay
 /// taken for as long as the origin usually needs, and two seconds at least; before anything was measured, for as long as it may
-/// take to answer.
-pub fn keep_places(session: &impl Downstream, context: &mut RequestContext, error: &Error, clock: &Clock) {
+/// take to answer, if the request had come whole.
+pub fn keep_places(session: &mut impl Downstream, context: &mut RequestContext, error: &Error, clock: &Clock) {
     let by_client = *error.esource() == ErrorSource::Downstream && !LateAnswer::caused(error);
     let Some(origin) = context.origin().cloned() else { return };
     if !by_client
@@ -55,10 +55,13 @@ pub fn keep_places(session: &impl Downstream, context: &mut RequestContext, erro
     {
         return;
     }
+    let whole = session.is_read();
     let bound = context.route().map_or(Duration::ZERO, |route| route.timeouts.read.min(route.timeouts.request));
     let route = context.evaluation.as_ref().and_then(|evaluation| evaluation.decision.route);
     let usual = route.and_then(|route| context.generation.usual(route)?.get(clock.now()));
-    let time = usual.map_or(bound, |usual| (USUAL_UNIT * usual).max(LEAST).min(bound));
+    // one that had not come whole is not at work for all of that
+    let unknown = if whole { bound } else { bound.min(LEAST) };
+    let time = usual.map_or(unknown, |usual| (USUAL_UNIT * usual).max(LEAST).min(bound));
     let places = (context.place.take(), context.attempt.take(), places_of(&mut context.holds));
     let counted = origin.abandoned().join();
     tokio::spawn(async move {

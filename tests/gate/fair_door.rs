@@ -2,6 +2,8 @@
 
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -27,8 +29,17 @@ fn held(requests: usize) -> Held {
 }
 
 fn gate(origin: &Origin, inflight: &str) -> Gate {
+    gate_with("", origin, inflight)
+}
+
+/// A gate on whose direct way alone it is so.
+fn direct_gate(origin: &Origin, inflight: &str) -> Gate {
+    gate_with("server:\n  direct: on\n", origin, inflight)
+}
+
+fn gate_with(server: &str, origin: &Origin, inflight: &str) -> Gate {
     explain::start(&format!(
-        "origins:
+        "{server}origins:
   app: {{ addresses: [\"{}\"], inflight: {{ {inflight} }} }}
 routes:
   - {{ name: site, origin: app }}
@@ -209,5 +220,69 @@ routes:
     }
     let targets: Vec<String> = origin.arrivals().iter().map(|arrival| arrival.target.clone()).collect();
     assert_eq!(targets, ["/first", "/pay", "/site"]);
+    gate.comes_to_rest();
+}
+
+/// The head of an upload from this host, which never comes whole.
+fn upload(gate: &Gate, host: u8) -> Connection {
+    let mut connection = Connection::open_from(Ipv4Addr::new(127, 0, 0, host), gate.address("main"));
+    connection.send(b"POST /slow HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n0").unwrap();
+    connection
+}
+
+/// Sends a byte on each of them, time and again, until the request of the other is answered.
+fn dripping(connections: &mut [Connection], other: &mut Connection) -> u16 {
+    thread::scope(|scope| {
+        let answer = scope.spawn(|| other.answer_to("GET").expect("an answer comes").status);
+        while !answer.is_finished() {
+            thread::sleep(Duration::from_millis(50));
+            for connection in &mut *connections {
+                // those that had to let go are closed
+                let _ = connection.send(b"0");
+            }
+        }
+        answer.join().unwrap()
+    })
+}
+
+#[test]
+fn slow_uploads_let_go_of_their_places_for_others_and_keep_what_is_theirs() {
+    let origin = Origin::start(|_| Reply::Ok);
+    // nothing is learned of how long requests wait
+    let mut gate = direct_gate(&origin, "max: 4, queue: 40, queue_timeout: 60s, reserve: none");
+    let mut slow: Vec<Connection> = (0..4).map(|_| upload(&gate, 1)).collect();
+    wait_for("all places", || (gate.metrics().sum("tidegate_origin_inflight_requests", &[]) == 4.0).then_some(()));
+    let mut light = send(&gate, 2, "/light");
+    assert_eq!(dripping(&mut slow, &mut light), 200);
+    let gave_way = |gate: &Gate| gate.metrics().sum("tidegate_origin_shed_requests_total", &[("reason", "gave_way")]);
+    let went = gave_way(&gate);
+    assert!((1.0..=3.0).contains(&went), "{went}");
+    // one place is anybody's own, and who waits for it waits
+    let hosts = [1, 3, 4, 5];
+    drop(slow);
+    gate.comes_to_rest();
+    let mut slow: Vec<Connection> = hosts.iter().map(|host| upload(&gate, *host)).collect();
+    wait_for("all places", || (gate.metrics().sum("tidegate_origin_inflight_requests", &[]) == 4.0).then_some(()));
+    let mut light = send(&gate, 2, "/light");
+    for _ in 0..40 {
+        thread::sleep(Duration::from_millis(50));
+        slow.iter_mut().for_each(|connection| connection.send(b"0").expect("nobody had to let go"));
+    }
+    assert_eq!(gave_way(&gate), went);
+    drop(slow);
+    assert_eq!(light.answer_to("GET").expect("an answer comes").status, 200);
+    gate.comes_to_rest();
+}
+
+#[test]
+fn answers_that_are_not_taken_let_go_of_their_places_for_others() {
+    let origin = Origin::start(|arrival| if arrival.target == "/endless" { Reply::Endless } else { Reply::Ok });
+    let mut gate = direct_gate(&origin, "max: 3, queue: 40, queue_timeout: 60s, reserve: none");
+    let slow: Vec<Connection> = (0..3).map(|_| send(&gate, 1, "/endless")).collect();
+    wait_for("all places", || (gate.metrics().sum("tidegate_origin_inflight_requests", &[]) == 3.0).then_some(()));
+    let mut light = send(&gate, 2, "/light");
+    assert_eq!(light.answer_to("GET").expect("an answer comes").status, 200);
+    gate.counts("tidegate_origin_shed_requests_total", &[("reason", "gave_way")], 1.0);
+    drop(slow);
     gate.comes_to_rest();
 }

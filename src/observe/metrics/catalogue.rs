@@ -149,7 +149,7 @@ catalogue! {
         "Requests whose client has left and that still hold places at the origin.");
     ORIGIN_SHED = held("tidegate_origin_shed_requests_total", Counter, &["origin", "criticality", "reason"],
         "Requests that got no place at the origin: `full` without a queue, `pushed_out` as the heaviest, `queue_timeout`, or \
-        `client_left` while waiting.");
+        `client_left` while waiting; or that let go of one which their client kept idle: `gave_way`.");
     ORIGIN_ERRORS = held("tidegate_origin_errors_total", Counter, &["origin", "reason"],
         "Attempts that the origin failed, retried ones included.");
     ORIGIN_CONNECTIONS = held("tidegate_origin_connections_total", Counter, &["origin", "reused"],

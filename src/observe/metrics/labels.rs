@@ -65,8 +65,9 @@ pub const CONNECTION_REASONS: &[&str] = &[
     "other",
 ];
 
-/// Reasons for which a request got no place at an origin: cap reached without a queue, others in the queue lighter, wait over, client gone.
-pub const SHED_REASONS: &[&str] = &["full", "pushed_out", "queue_timeout", "client_left"];
+/// Reasons for which a request got no place at an origin: cap reached without a queue, others in the queue lighter, wait over, client gone; or
+/// let go of it for others, as its client kept it idle.
+pub const SHED_REASONS: &[&str] = &["full", "pushed_out", "queue_timeout", "client_left", "gave_way"];
 
 /// Reasons for which a request got no unit of a `fair_share`: others in the queue lighter, wait over.
 pub(super) const RATE_REASONS: &[&str] = &["rate_pushed_out", "rate_timeout"];

@@ -28,12 +28,13 @@
 mod client;
 mod head;
 mod http2;
+mod idle_place;
 mod scratch;
 mod upload;
 
 use std::any::Any;
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -44,6 +45,7 @@ use pingora::Error;
 use tokio::time::Instant;
 
 use self::client::{Client, Http1};
+use self::idle_place::{IdlePlace, gave_way};
 use self::scratch::{OriginSide, Scratch};
 use self::upload::Upload;
 use super::context::RequestContext;
@@ -194,6 +196,7 @@ impl DirectLane {
     ) -> pingora::Result<()> {
         let mut attempts = 1;
         side.upload.begin(client.head().method().is_idempotent());
+        side.idle_place.begin();
         loop {
             match self.attempt(client, context, (side, alarm)).await {
                 Err(error) if error.retry() && attempts < MOST_ATTEMPTS => attempts += 1,
@@ -229,7 +232,7 @@ impl DirectLane {
             },
         };
         observe::connected(context, reused);
-        let OriginSide { lines, values, text, upload, answer, buffers } = side;
+        let OriginSide { lines, values, text, upload, answer, buffers, idle_place } = side;
         let mut exchange = Exchange::new(stream, (now, read), (buffers, alarm));
         let ended = async {
             client.head().travels_on(lines)?;
@@ -242,7 +245,7 @@ impl DirectLane {
                 exchange.asks(client.head().method(), text, head::body(lines));
             }
             let (process, within) = (&*self.process, write);
-            Run { process, client, context, upload, exchange: &mut exchange, within }
+            Run { process, client, context, upload, exchange: &mut exchange, within, idle_place }
                 .run((lines, text), (answer, values))
                 .await
         };
@@ -272,6 +275,7 @@ struct Run<'a, 'b, C> {
     exchange: &'a mut Exchange<'b>,
     /// For one write to the origin.
     within: Duration,
+    idle_place: &'a mut IdlePlace,
 }
 
 impl<C: Client> Run<'_, '_, C> {
@@ -336,12 +340,26 @@ impl<C: Client> Run<'_, '_, C> {
             if let Some(pause) = response::body(self.process, self.client, length, self.context)? {
                 Box::pin(self.pause(pause)).await?;
             }
-            self.client.write_piece(self.exchange.data(&piece), piece.ends).await?;
+            self.deliver(&piece).await?;
             self.exchange.taken();
             if piece.ends {
                 return Ok(());
             }
         }
+    }
+
+    /// Hands a piece of the answer to the client, who may take his time with it as long as nobody waits for his place.
+    async fn deliver(&mut self, piece: &Piece) -> pingora::Result<()> {
+        let Run { client, context, exchange, idle_place, .. } = self;
+        let mut write = pin!(client.write_piece(exchange.data(piece), piece.ends));
+        poll_fn(|cx| match write.as_mut().poll(cx) {
+            Poll::Ready(written) => {
+                idle_place.over();
+                Poll::Ready(written)
+            }
+            Poll::Pending => idle_place.poll(context.place.as_ref(), cx).map(|()| Err(gave_way(context))),
+        })
+        .await
     }
 
     /// Holds the answer back for so long, or until the client has gone.
@@ -380,11 +398,21 @@ impl<C: Client> Run<'_, '_, C> {
     }
 
     fn poll_upload(&mut self, cx: &mut Context<'_>) -> Poll<pingora::Result<()>> {
-        let Run { process, client, context, upload, exchange, within } = self;
+        let Run { process, client, context, upload, exchange, within, idle_place } = self;
         if upload.is_over() {
             return Poll::Ready(Ok(()));
         }
-        upload.poll(*client, exchange, *within, |client, bytes| forward::body(process, client, bytes, context), cx)
+        let before = upload.read();
+        let passes = |client: &C, bytes| forward::body(process, client, bytes, context);
+        let polled = upload.poll(*client, exchange, *within, passes, cx);
+        let awaits_client = polled.is_pending() && upload.awaits_client();
+        if !awaits_client || upload.read() > before {
+            idle_place.over();
+        }
+        if awaits_client && idle_place.poll(context.place.as_ref(), cx).is_ready() {
+            return Poll::Ready(Err(gave_way(context)));
+        }
+        polled
     }
 }
 

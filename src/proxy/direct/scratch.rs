@@ -7,6 +7,7 @@ use bytes::BytesMut;
 
 use super::super::context::RequestContext;
 use super::head::LaneHead;
+use super::idle_place::IdlePlace;
 use super::upload::Upload;
 use crate::origins::exchange::{AnswerLines, Buffers};
 use crate::system::timer::Alarm;
@@ -47,6 +48,8 @@ pub struct OriginSide {
     pub answer: AnswerLines,
     /// What came of the answer.
     pub buffers: Buffers,
+    /// How long the client was waited for.
+    pub idle_place: IdlePlace,
 }
 
 thread_local! {

@@ -65,6 +65,16 @@ impl Upload {
         self.over
     }
 
+    /// How many bytes of the body were read.
+    pub fn read(&self) -> u64 {
+        self.read
+    }
+
+    /// Whether all that was read has gone on, and more is to come.
+    pub fn awaits_client(&self) -> bool {
+        !self.over && self.hold.is_none() && self.piece.is_empty() && !self.unflushed
+    }
+
     /// Holds what is to be sent next back for so long.
     pub fn hold(&mut self, time: Option<Duration>) {
         self.hold = time.map(|time| Box::pin(sleep(time)));

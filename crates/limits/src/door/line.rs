@@ -433,6 +433,22 @@ impl Line {
         Some(next)
     }
 
+    /// Whether somebody waits whose request matters more than one of this class, or whose key would hold no more with a place of these nodes
+    /// than their key without.
+    pub(super) fn is_owed_by(&self, holder: &Active, criticality: Criticality) -> bool {
+        let holds = |nodes: &Active| {
+            let [key, ..] = *nodes;
+            self.nodes.numbers(key).map_or(0.0, |[held, ..]| held)
+        };
+        let keeps = holds(holder) - 1.0;
+        let is_owed = |group: &Group| match group.criticality.cmp(&criticality) {
+            std::cmp::Ordering::Less => true,
+            std::cmp::Ordering::Equal => (holds(&group.nodes) + 1.0) / group.weight <= keeps,
+            std::cmp::Ordering::Greater => false,
+        };
+        self.groups().any(|(_, group)| is_owed(group))
+    }
+
     /// The least important class that waits. A request that matters more leaves nothing to lighter ones: they would not get it, it would only
     /// be less important ones'.
     pub(super) fn least_important(&self) -> Criticality {

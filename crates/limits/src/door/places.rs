@@ -247,6 +247,13 @@ impl Places {
         self.tick(now, acts);
     }
 
+    /// Whether the holder of this place, who keeps the origin waiting himself, is to let go of it: somebody waits whose request matters more, or
+    /// whose key would hold no more with it than the holder's key without.
+    pub fn gives_way(&self, place: PlaceId) -> bool {
+        let held = self.named.get(place.slot as usize).copied().flatten().filter(|held| held.serial == place.serial);
+        held.is_some_and(|held| self.line.is_owed_by(&held.nodes, held.criticality))
+    }
+
     /// A request stops waiting, because its client left or its time is over. Says how it stood, if it still waited.
     pub fn leave(&mut self, ticket: Ticket, now: Timestamp, acts: &mut impl FnMut(Act<PlaceId>)) -> Option<Standing> {
         self.advance(now);

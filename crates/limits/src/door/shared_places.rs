@@ -257,6 +257,22 @@ impl PlaceDoor {
         });
     }
 
+    /// Whether the holder of this place, who keeps the origin waiting himself, is to let go of it. Costs a lock where somebody waits.
+    pub fn gives_way(&self, place: &Place, now: impl FnOnce() -> Timestamp) -> bool {
+        if self.word.load(Ordering::Relaxed) & BUSY == 0 {
+            return false;
+        }
+        self.locked(now(), |inner, _| {
+            self.count(inner);
+            let place = match place.0 {
+                Way::Cell(at) => inner.counted.get(at as usize).copied().flatten(),
+                Way::Named(place) => Some(place),
+                Way::Nobodys => None,
+            };
+            place.is_some_and(|place| inner.places.gives_way(place))
+        })
+    }
+
     /// Time has passed. Says when to look again; `None` when nobody waits, after which the caller need see to nothing.
     pub fn tick(&self, now: Timestamp) -> Option<Duration> {
         self.locked(now, |inner, now| {

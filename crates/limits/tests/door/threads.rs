@@ -36,6 +36,38 @@ fn asks(host: u32) -> Asks {
 }
 
 #[test]
+fn who_keeps_a_place_idle_owes_it_to_who_would_hold_no_more() {
+    let door = PlaceDoor::new(PlacesSpec { reserve: Reserve::None, ..PlacesSpec::new(3) });
+    let (mut seconds, at) = (0_u64, |seconds: u64| Timestamp::from_nanos(seconds * 1_000 * MS));
+    let given = |entry: Entry| match entry {
+        Entry::Given(place) => place,
+        other => panic!("{other:?}"),
+    };
+    let mut held: Vec<Place> = (0..3).map(|_| given(door.arrive(&asks(1 << 16), at(0)))).collect();
+    let owes = |held: &[Place], seconds| held.iter().all(|place| door.gives_way(place, || at(seconds)));
+    assert!(!owes(&held, seconds), "nobody waits");
+    for host in [2, 3] {
+        seconds += 1;
+        let Entry::Waits { waiting, .. } = door.arrive(&asks(host << 16), at(seconds)) else { panic!("{host} waits") };
+        assert!(owes(&held, seconds), "{host} would hold one place, and the other more");
+        door.give_back(held.pop().unwrap(), || at(seconds));
+        let place = wait(waiting).expect("it has the place");
+        std::mem::forget(place);
+    }
+    let Entry::Waits { waiting, .. } = door.arrive(&asks(4 << 16), at(9)) else { panic!("it waits") };
+    assert!(!owes(&held, 9), "the last place is anybody's own");
+    let background = Asks { criticality: Criticality::Background, ..asks(5 << 16) };
+    let Entry::Waits { waiting: less, .. } = door.arrive(&background, at(9)) else { panic!("it waits") };
+    assert!(!owes(&held, 9));
+    let critical = Asks { criticality: Criticality::Critical, ..asks(6 << 16) };
+    let Entry::Waits { waiting: more, .. } = door.arrive(&critical, at(9)) else { panic!("it waits") };
+    assert!(owes(&held, 9), "it matters more");
+    drop((waiting, less, more));
+    assert!(!owes(&held, 9), "nobody waits any more");
+    held.drain(..).for_each(|place| door.give_back(place, || at(10)));
+}
+
+#[test]
 fn no_place_is_lost_and_nobody_sleeps_beside_one() {
     for (max, queue, threads) in [(1, 8, 4), (3, 8, 6), (2, 1, 6), (8, 8, 4)] {
         let door = PlaceDoor::new(PlacesSpec { queue, reserve: Reserve::None, ..PlacesSpec::new(max) });
