@@ -216,7 +216,7 @@ impl<N: Number, V: Copy + Ord> Networks<N, V> {
 }
 
 /// The networks that are needed, in ascending order: without those inside of others whose values are no less, and two halves as one.
-fn needed<N: Number, V: Copy + Ord>(mut networks: Vec<(N, u8, V)>) -> Vec<(N, u8, V)> {
+pub(super) fn needed<N: Number, V: Copy + Ord>(mut networks: Vec<(N, u8, V)>) -> Vec<(N, u8, V)> {
     // the wider of two that begin alike comes first, and of two that are alike the greater
     networks.sort_unstable_by(|one, other| one.0.cmp(&other.0).then(one.1.cmp(&other.1)).then(other.2.cmp(&one.2)));
     let mut needed: Vec<(N, u8, V)> = Vec::with_capacity(networks.len());
