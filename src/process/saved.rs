@@ -17,16 +17,23 @@ use crate::units::Timestamp;
 /// The section of the clock. It comes first.
 const CLOCK: &str = "clock";
 
-/// Writes the state that the engine has, and tells how many bytes that were. Requests go on.
+/// Writes the state that the engine has, and tells how many bytes that were. Requests go on; `rest` is called again and again, as
+/// [`Writer::with_rests`] says.
 ///
 /// # Errors
 /// What the target refuses.
-pub fn save(to: &mut dyn Write, engine: &Engine, clock: Clock) -> io::Result<u64> {
-    write(to, engine, clock, false)
+pub fn save(to: &mut dyn Write, engine: &Engine, clock: Clock, rest: &mut dyn FnMut()) -> io::Result<u64> {
+    write(to, engine, clock, false, rest)
 }
 
-fn write(to: &mut dyn Write, engine: &Engine, clock: Clock, hands_over: bool) -> io::Result<u64> {
-    let mut writer = Writer::new(to, &engine.seed().saved_key())?;
+fn write(
+    to: &mut dyn Write,
+    engine: &Engine,
+    clock: Clock,
+    hands_over: bool,
+    rest: &mut dyn FnMut(),
+) -> io::Result<u64> {
+    let mut writer = Writer::new(to, &engine.seed().saved_key())?.with_rests(rest);
     // what is admitted before this stamp is saved, so time counts from it on
     let shown = clock.shown();
     writer.begin(CLOCK)?;
@@ -74,7 +81,7 @@ pub fn restore(
 /// # Errors
 /// The system has none.
 pub fn in_memory(engine: &Engine, clock: Clock) -> io::Result<File> {
-    memory("tidegate state", |to| write(to, engine, clock, true).map(|_| ()))
+    memory("tidegate state", |to| write(to, engine, clock, true, &mut || ()).map(|_| ()))
 }
 
 /// A file that no path leads to, with what is written into it.

@@ -228,9 +228,9 @@ impl Line {
         self.waiting
     }
 
-    /// What keys and networks used lately, by hash.
-    pub fn uses(&self) -> Vec<(u64, f32)> {
-        self.nodes.uses()
+    /// What keys and networks used lately, by hash, part by part: see [`Nodes::uses`].
+    pub fn uses(&self, from: usize, most: usize, into: &mut Vec<(u64, f32)>) -> Option<usize> {
+        self.nodes.uses(from, most, into)
     }
 
     /// How many nodes hold something or wait.

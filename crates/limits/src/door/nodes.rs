@@ -136,11 +136,28 @@ impl Nodes {
         }
     }
 
-    /// What was used lately, by hash.
-    pub fn uses(&self) -> Vec<(u64, f32)> {
-        let faded = |known: &Remembered| (known.hash, known.used * (known.clock - self.clock).exp2() as f32);
-        let remembered = self.memory.iter().filter(|known| known.used > 0.0).map(faded);
-        remembered.chain(self.index.iter().map(|(hash, at)| (*hash, at_of(&self.used, *at)))).collect()
+    /// Adds what was used lately, by hash, of the next `most` nodes behind `from`; returns where to go on, `None` at the end. Active
+    /// nodes come first and last, those that are remembered between them: so a node that becomes active or inactive meanwhile is given, and
+    /// may be twice. One that does both, as for a request that comes and goes, may be missing.
+    pub fn uses(&self, from: usize, most: usize, into: &mut Vec<(u64, f32)>) -> Option<usize> {
+        let (active, remembered) = (self.hash.len(), self.memory.len());
+        let parts = [(0, active), (active, remembered), (active + remembered, active)];
+        let (begin, length) = parts.into_iter().rfind(|(begin, _)| *begin <= from)?;
+        let (first, last) = (from - begin, (from - begin + most).min(length));
+        if begin == active {
+            let faded = |known: &Remembered| (known.hash, known.used * (known.clock - self.clock).exp2() as f32);
+            let known = self.memory.get(first..last)?.iter().filter(|known| known.used > 0.0);
+            into.extend(known.map(faded));
+        } else {
+            let rows = self.hash.get(first..last.min(self.end)).unwrap_or_default();
+            // of a row that is free the hash is an old one
+            let taken = rows.iter().filter_map(|hash| Some((*hash, *self.index.get(hash)?)));
+            into.extend(taken.map(|(hash, at)| (hash, at_of(&self.used, at))));
+        }
+        let done = begin + last;
+        // behind the last that is taken there are none
+        let done = if begin != active && last >= self.end { begin + length } else { done };
+        (done < 2 * active + remembered).then_some(done)
     }
 
     /// Remembers what was used lately, of a node that is not known.
@@ -359,5 +376,91 @@ impl Hasher for Keyed {
 
     fn write_u64(&mut self, hash: u64) {
         self.0 = hash;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn path(key: u64) -> Path {
+        // keyed hashes: spread over all bits
+        Path([Some((key + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)), None, None])
+    }
+
+    fn part(nodes: &Nodes, next: &mut Option<usize>, most: usize, into: &mut Vec<(u64, f32)>) {
+        let (before, from) = (into.len(), next.unwrap());
+        *next = nodes.uses(from, most, into);
+        assert!(into.len() - before <= most, "a part is no longer than it may be");
+        assert!(next.is_none_or(|next| next > from));
+    }
+
+    proptest! {
+        #[test]
+        fn what_changes_once_meanwhile_is_in_one_of_the_parts(
+            entered in proptest::collection::vec((0_u64..60, any::<bool>()), 0..60),
+            moves in proptest::collection::vec((0_u64..60, any::<bool>()), 0..200),
+            most in 1_usize..40,
+        ) {
+            let mut nodes = Nodes::new(24, 256);
+            let mut holding: BTreeMap<u64, Active> = BTreeMap::new();
+            let mut step = |nodes: &mut Nodes, (key, enters): (u64, bool)| {
+                match holding.remove(&key) {
+                    Some(active) => {
+                        nodes.hold(&active, -1.0);
+                        nodes.quit(&active);
+                    }
+                    None if enters => {
+                        let active = nodes.enter(&path(key));
+                        nodes.spend(&active, 2.0);
+                        nodes.hold(&active, 1.0);
+                        holding.insert(key, active);
+                    }
+                    None => {}
+                }
+            };
+            entered.iter().for_each(|entered| step(&mut nodes, *entered));
+            let hashes = |nodes: &Nodes| -> BTreeSet<u64> {
+                let remembered = nodes.memory.iter().filter(|known| known.used > 0.0).map(|known| known.hash);
+                remembered.chain(nodes.index.keys().copied()).collect()
+            };
+            let mut known = hashes(&nodes);
+            let mut moved = BTreeSet::new();
+            let mut moves = moves.into_iter().filter(|(key, _)| moved.insert(*key));
+            let (mut found, mut next) = (Vec::new(), Some(0));
+            while next.is_some() {
+                part(&nodes, &mut next, most, &mut found);
+                for one in moves.by_ref().take(3) {
+                    step(&mut nodes, one);
+                    known.retain(|hash| hashes(&nodes).contains(hash));
+                }
+            }
+            let found: BTreeSet<u64> = found.iter().map(|(hash, _)| *hash).collect();
+            prop_assert!(known.is_subset(&found), "{:?}", known.difference(&found));
+        }
+    }
+
+    #[test]
+    fn uses_are_those_of_now() {
+        let mut nodes = Nodes::new(8, 64);
+        for key in 0..20 {
+            let active = nodes.enter(&path(key));
+            nodes.spend(&active, 8.0);
+            if key > 2 {
+                nodes.quit(&active);
+            }
+        }
+        nodes.pass(1.0, 0.0);
+        let (mut found, mut next) = (Vec::new(), Some(0));
+        while next.is_some() {
+            part(&nodes, &mut next, 5, &mut found);
+        }
+        let found: BTreeMap<u64, f32> = found.into_iter().collect();
+        assert_eq!(found.len(), 20);
+        assert!(found.values().all(|used| *used == 4.0), "{found:?}");
     }
 }

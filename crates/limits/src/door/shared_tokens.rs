@@ -4,6 +4,7 @@
 //! to the lock, and waits. One that waits is answered under the lock and woken when the lock is free again. One that is dropped looks what
 //! became of it first: a unit that was given to it meanwhile is given back.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,6 +21,9 @@ use super::tokens::{Tokens, TokensSpec, Unit};
 use crate::saved::{Fault, Reader, Writer};
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
 use crate::units::{Bytes, Timestamp};
+
+/// How many nodes are read at once to be saved.
+const PART: usize = 1_024;
 
 /// The door to a rate.
 #[derive(Debug)]
@@ -184,12 +188,18 @@ impl TokenDoor {
         self.bucket.take_anyway(now);
     }
 
-    /// Writes how many units there are, and what was used lately by keys and networks.
+    /// Writes how many units there are, and what was used lately by keys and networks. Requests go on.
     ///
     /// # Errors
     /// What the target refuses.
     pub fn save(&self, to: &mut Writer<'_>, now: Timestamp) -> io::Result<()> {
-        let uses = self.inner.lock().tokens.line().uses();
+        // no request waits longer than for a part; of two numbers of a node the later counts
+        let (mut uses, mut part, mut next) = (BTreeMap::new(), Vec::with_capacity(PART), Some(0));
+        while let Some(from) = next {
+            next = self.inner.lock().tokens.line().uses(from, PART, &mut part);
+            to.looked_at(PART * size_of::<[u64; 3]>());
+            uses.extend(part.drain(..));
+        }
         to.number(self.units(now).to_bits())?;
         to.number(uses.len() as u64)?;
         for (hash, used) in uses {

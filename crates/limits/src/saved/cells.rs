@@ -10,8 +10,12 @@ const RUN: usize = 1_024;
 /// # Errors
 /// What the target refuses.
 pub fn save_cells(to: &mut Writer<'_>, cells: impl Iterator<Item = u64>) -> std::io::Result<()> {
-    let (mut zeros, mut run) = (0_u64, Vec::with_capacity(RUN));
+    let (mut zeros, mut run, mut seen) = (0_u64, Vec::with_capacity(RUN), 0_usize);
     for cell in cells {
+        seen += 1;
+        if seen.is_multiple_of(RUN) {
+            to.looked_at(RUN * size_of::<u64>());
+        }
         if cell == 0 || run.len() == RUN {
             if !run.is_empty() {
                 save_run(to, zeros, &run)?;

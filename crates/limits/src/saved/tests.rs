@@ -1,3 +1,5 @@
+use std::cell::Cell;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -127,5 +129,44 @@ fn a_table_of_another_size_does_not_fit() {
         reader.begin().unwrap();
         let fault = restore_cells(&mut reader, count, |_, _| {}).unwrap_err();
         assert_eq!(fault.to_string(), "does not fit: a table has another size");
+    }
+}
+
+/// Takes bytes, and tells how many.
+struct Counted<'c>(&'c Cell<usize>);
+
+impl std::io::Write for Counted<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.set(self.0.get() + bytes.len());
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_writer_rests_after_a_chunk_that_it_read_or_wrote_whatever_is_in_a_table() {
+    const CELLS: usize = 40 * CHUNK / 8;
+    for one_in in [usize::MAX, CELLS / 2, 100, 2, 1] {
+        let (read, sent) = (Cell::new(0), Cell::new(0));
+        let (mut most_read, mut most_sent, mut rests) = (0, 0, 0);
+        let mut rest = || {
+            (most_read, most_sent) = (most_read.max(read.take()), most_sent.max(sent.take()));
+            rests += 1;
+        };
+        let mut to = Counted(&sent);
+        let mut writer = Writer::new(&mut to, &KEY).unwrap().with_rests(&mut rest);
+        writer.begin("cells").unwrap();
+        let cells = (0..CELLS).map(|at| u64::from(at % one_in == 0)).inspect(|_| read.set(read.get() + 1));
+        save_cells(&mut writer, cells).unwrap();
+        writer.end().unwrap();
+        writer.finish().unwrap();
+        assert!(rests >= 40, "1 in {one_in}: {rests}");
+        // and what is behind the last one
+        let (most_read, most_sent) = (most_read.max(read.take()), most_sent.max(sent.take()));
+        assert!(8 * most_read <= CHUNK + 8 * 1_024, "1 in {one_in}: {most_read} cells");
+        assert!(most_sent <= 2 * CHUNK, "1 in {one_in}: {most_sent} bytes");
     }
 }

@@ -12,6 +12,9 @@ pub struct Writer<'w> {
     check: [u8; 16],
     data: Vec<u8>,
     written: u64,
+    /// Bytes that were read or written since the last rest.
+    worked: usize,
+    rest: Option<&'w mut dyn FnMut()>,
 }
 
 impl<'w> Writer<'w> {
@@ -35,7 +38,25 @@ impl<'w> Writer<'w> {
         to.write_all(&head)?;
         to.write_all(&check)?;
         let written = (head.len() + check.len()) as u64;
-        Ok(Writer { to, key: key.clone(), check, data: Vec::with_capacity(CHUNK), written })
+        Ok(Writer { to, key: key.clone(), check, data: Vec::with_capacity(CHUNK), written, worked: 0, rest: None })
+    }
+
+    /// Calls `rest` again and again while it writes, so that a caller can let others have the processor: after [`CHUNK`] bytes of state that
+    /// were read and as many that were written, at the latest.
+    #[must_use]
+    pub fn with_rests(self, rest: &'w mut dyn FnMut()) -> Writer<'w> {
+        Writer { rest: Some(rest), ..self }
+    }
+
+    /// Takes note that so many bytes of state were read.
+    pub fn looked_at(&mut self, bytes: usize) {
+        self.worked += bytes;
+        if self.worked >= CHUNK {
+            self.worked = 0;
+            if let Some(rest) = &mut self.rest {
+                rest();
+            }
+        }
     }
 
     /// Begins a section. The one before must have [ended](Writer::end).
@@ -109,6 +130,7 @@ impl<'w> Writer<'w> {
         let sent = self.frame(Frame::Data, &data);
         data.clear();
         self.data = data;
+        self.looked_at(CHUNK);
         sent
     }
 

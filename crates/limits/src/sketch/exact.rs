@@ -131,7 +131,12 @@ impl<C: Word> ExactTable<C> {
 
     /// The open entries and their levels, each as it was at some moment of the call.
     pub fn entries(&self) -> impl Iterator<Item = (KeyHash, u64)> {
-        self.lines.iter().flat_map(|Line(slots)| slots).filter_map(|slot| {
+        self.places().flatten()
+    }
+
+    /// What [`ExactEntries::entries`] gives, and `None` for each slot that is not open.
+    pub fn places(&self) -> impl Iterator<Item = Option<(KeyHash, u64)>> {
+        self.lines.iter().flat_map(|Line(slots)| slots).map(|slot| {
             let word = slot.word.load();
             let key = slot.key();
             // a word never comes back, so the key was its key all the time

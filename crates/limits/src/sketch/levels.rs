@@ -210,8 +210,11 @@ impl<C: Word, const ROWS: usize> Levels<C, ROWS> {
     /// What the target refuses.
     pub fn save(&self, to: &mut Writer<'_>, as_saved: impl Fn(u64) -> u64) -> io::Result<()> {
         // Entries first, as in `copied`. An entry is cut to size where it is saved: as many as are open at the moment.
-        let entries: Vec<(KeyHash, u64)> =
-            self.exact.entries().map(|(key, level)| (key, as_saved(level))).filter(|(_, level)| *level > 0).collect();
+        let mut entries: Vec<(KeyHash, u64)> = Vec::new();
+        for entry in self.exact.places() {
+            to.looked_at(size_of_val(&entry));
+            entries.extend(entry.map(|(key, level)| (key, as_saved(level))).filter(|(_, level)| *level > 0));
+        }
         to.number(entries.len() as u64)?;
         for (key, level) in entries {
             let [low, high] = key.halves();

@@ -260,3 +260,25 @@ fn what_was_admitted_before_the_call_is_saved_though_others_go_on() {
         }
     });
 }
+
+/// The writer offers the processor to others as often as there are chunks in the tables, whatever is in them.
+#[test]
+fn what_is_saved_of_any_kind_is_saved_with_rests() {
+    let share = Kind::FairShare(kinds::FairShare {
+        queue: 4_096,
+        ..kinds::FairShare::of(Rate::new(100, Duration::from_secs(1)).unwrap())
+    });
+    for mut kinds in kinds(0).into_iter().chain([vec![share]]) {
+        kinds.iter_mut().filter_map(|kind| kind.memory_mut()).for_each(|memory| *memory = Bytes(4 << 20));
+        let limiter = Arc::new(Limiter::new(&spec(&kinds), &SEED).unwrap());
+        let (mut stream, mut rests) = (Vec::new(), 0);
+        let mut rest = || rests += 1;
+        let mut writer = Writer::new(&mut stream, &SEED.saved_key()).unwrap().with_rests(&mut rest);
+        writer.begin("limit").unwrap();
+        limiter.save(&mut writer, Timestamp::from_nanos(START)).unwrap();
+        writer.end().unwrap();
+        writer.finish().unwrap();
+        let chunks = limiter.memory().0 / (64 << 10);
+        assert!(chunks > 40 && rests >= chunks / 2, "{kinds:?}: {rests} rests in {chunks} chunks");
+    }
+}
