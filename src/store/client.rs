@@ -124,7 +124,8 @@ impl StoreClient {
         sent: &mut Option<Instant>,
     ) -> Result<(Answer, u64), StoreError> {
         let key = script::key(&self.servers.common.store.prefix, question, limit);
-        let call = ScriptCall { script, key: &key, numbers, rest: &[] };
+        let name = question.value.as_ref().map(|value| &value.0[..]);
+        let call = ScriptCall { script, key: &key, numbers, rest: name.as_slice() };
         let value = self.run(&call, within, sent).await?;
         script::answer(value, question).ok_or_else(|| self.no_answer())
     }

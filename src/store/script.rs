@@ -26,6 +26,9 @@ pub static QUOTA: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("
 /// Judges one question of a quota whose windows slide.
 pub static SLIDING: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("sliding.lua")));
 
+/// Judges one value of a limit of different values.
+pub static VALUES: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("values.lua")));
+
 /// Lends places.
 pub static PLACES: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("places.lua")));
 
@@ -68,8 +71,8 @@ impl ScriptCall<'_> {
 }
 
 /// Gives a store the scripts of questions before there are any: the first question need not bring its script along.
-pub fn to_keep() -> [Cmd; 5] {
-    [&RATE, &QUOTA, &SLIDING, &PLACES, &DELTAS].map(|script| {
+pub fn to_keep() -> [Cmd; 6] {
+    [&RATE, &QUOTA, &SLIDING, &VALUES, &PLACES, &DELTAS].map(|script| {
         let mut command = cmd("EVAL");
         command.arg(script.text).arg(0);
         command
@@ -86,6 +89,11 @@ pub fn key(prefix: &str, question: &Question, limit: &str) -> String {
         Promise::Quota { .. } | Promise::Calendar { .. } => "quota",
         Promise::Sliding { .. } => "sliding",
         Promise::Places { .. } => "places",
+        // other windows count anew, as in the gate itself
+        Promise::Values { window, sliding, .. } => {
+            let form = if sliding { "sliding" } else { "" };
+            return format!("{prefix}{{{key}}}:{limit}:{form}values{}", window.as_millis());
+        }
     };
     format!("{prefix}{{{key}}}:{limit}:{kind}")
 }
@@ -154,6 +162,9 @@ fn run_of(
         Terms::Calendar(quota) => {
             let numbers = [0, i64::from(quota.max), wanted, least, whole(ends)].into_iter();
             (&*QUOTA, numbers.chain(quota.begins.map(whole)).collect())
+        }
+        Terms::Values(values) => {
+            (&*VALUES, vec![whole(values.window_micros), i64::from(values.max), i64::from(values.sliding), wanted])
         }
         Terms::Places(max) => (&*PLACES, vec![whole(LIFE_MICROS), i64::from(max), whole(lend.number()), whole(ends)]),
     })
@@ -251,6 +262,7 @@ mod tests {
             tiers: [StoreTier { id: 0, promise: Promise::Quota { max: 5, window: Duration::from_secs(60) } }].into(),
             tier: 0,
             begins: None,
+            value: None,
             wanted: 3,
             least: 2,
             told: false,

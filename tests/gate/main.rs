@@ -101,6 +101,8 @@ mod shared_holds;
 mod shared_limits;
 #[cfg(feature = "store")]
 mod shared_tiers;
+#[cfg(feature = "store")]
+mod shared_values;
 mod shown_commands;
 mod shutdown;
 mod sick_origins;

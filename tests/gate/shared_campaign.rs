@@ -99,7 +99,7 @@ impl Ground {
             let (kind, gate, at) = (number % KINDS, number / KINDS % GATES, self.key.load(Ordering::SeqCst));
             let Some(to) = self.gates.lock().unwrap()[gate] else { continue };
             let in_trouble = self.trouble.load(Ordering::SeqCst);
-            let lines = format!("Host: a\r\nConnection: close\r\nx-key: {at}\r\n");
+            let lines = format!("Host: a\r\nConnection: close\r\nx-key: {at}\r\nx-name: {number}\r\n");
             let Kind { path, units, .. } = ALL[kind];
             let (method, body) = if path == "/bytes" { ("POST", &kinds::BODY[..]) } else { ("GET", &[][..]) };
             let answer = Connection::try_open(to).and_then(|mut connection| {

@@ -34,7 +34,7 @@ const fn kind(path: &'static str, words: &'static str, sharing: Sharing) -> Kind
     Kind { path, words, sharing, admitted: 200, units: 1, late: 0 }
 }
 
-pub const KINDS: usize = 9;
+pub const KINDS: usize = 10;
 
 pub const ALL: [Kind; KINDS] = [
     kind("/lease", "rate: MAX/d, burst: MAX", Sharing::Lease),
@@ -49,6 +49,8 @@ pub const ALL: [Kind; KINDS] = [
         late: 1,
         ..kind("/costs", "rate: MAX/d, burst: MAX, cost: 'response:x-cost', cost_estimate: 1", Sharing::Closed)
     },
+    // each request has a name of its own
+    kind("/names", "type: distinct, of: header:x-name, max: MAX, window: 744h", Sharing::Asked),
     Kind { late: 1, ..kind("/bytes", "rate: MAXKiB/d, burst: MAXKiB, sharing: exact", Sharing::Closed) },
 ];
 

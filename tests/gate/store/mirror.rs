@@ -5,7 +5,8 @@ use std::time::Duration;
 use tidegate::limiter::sharing::amend::amend;
 use tidegate::limiter::sharing::places::{LIFE_MICROS, Lend, Places, lend};
 use tidegate::limiter::sharing::promise::{Outcome, RateTerms, State, Terms, grant};
-use tidegate::limiter::sharing::{Change, Promise};
+use tidegate::limiter::sharing::values::{Values, ValuesTerms, count};
+use tidegate::limiter::sharing::{Change, Promise, StoreKey};
 use tidegate::units::Dice;
 
 use super::{Server, rate};
@@ -13,6 +14,7 @@ use super::{Server, rate};
 const RATE: &str = include_str!("../../../src/store/rate.lua");
 const QUOTA: &str = include_str!("../../../src/store/quota.lua");
 const SLIDING: &str = include_str!("../../../src/store/sliding.lua");
+const VALUES: &str = include_str!("../../../src/store/values.lua");
 const PLACES: &str = include_str!("../../../src/store/places.lua");
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(86_400);
@@ -109,7 +111,7 @@ fn compare_with(script: &str, numbers: &[Numbers], seed: u64, questions: u32, to
                 call.arg(0).arg(quota.max).arg(wanted).arg(least).arg(ends);
                 quota.begins.iter().for_each(|begins| _ = call.arg(*begins));
             }
-            Terms::Places(_) => panic!("they are compared by themselves"),
+            Terms::Places(_) | Terms::Values(_) => panic!("they are compared by themselves"),
         }
         call.arg(now / 1_000_000).arg(now % 1_000_000);
         let said = call.invoke::<Vec<i64>>(&mut connection);
@@ -296,4 +298,57 @@ fn the_script_of_places_computes_what_is_written_down() {
         refused += u32::from(how == Lend::IfFree && answer.granted == 0);
     }
     assert!(refused > 200, "{refused}");
+}
+
+/// What the server keeps of a key, as [`Values`] are spelled.
+fn kept_values(connection: &mut redis::Connection) -> String {
+    let kept: Vec<(Vec<u8>, f64)> =
+        redis::cmd("ZRANGE").arg("key").arg("0").arg("-1").arg("WITHSCORES").query(connection).unwrap();
+    let name = |name: &[u8]| name.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    kept.iter().map(|(value, ends)| format!("{ends:.0} {} ", name(value))).collect()
+}
+
+#[test]
+fn the_script_of_values_computes_what_is_written_down() {
+    let server = Server::start(&[]);
+    let time = "local time = redis.call('TIME')";
+    let expire = "redis.call('PEXPIRE', KEYS[1], string.format('%.0f', px))";
+    assert!(VALUES.contains(time) && VALUES.contains(expire), "the script has changed");
+    let script = VALUES.replace(time, "local time = { ARGV[#ARGV - 1], ARGV[#ARGV] }");
+    let script = redis::Script::new(&script.replace(expire, "redis.call('SET', KEYS[1] .. ':px', px)"));
+    let mut connection =
+        redis::Client::open(format!("redis://127.0.0.1:{}", server.port)).unwrap().get_connection().unwrap();
+    let mut dice = Dice(1);
+    let mut now: u64 = 1_790_000_000_000_000;
+    let mut kept = Values::default();
+    let mut seen = [0; 3];
+    for number in 0..8_000 {
+        let step = 1 << dice.below(26);
+        let step = dice.below(step);
+        now = if dice.below(16) == 0 { now - step } else { now + step };
+        if dice.below(200) == 0 {
+            // other windows, which have another key
+            redis::cmd("DEL").arg("key").exec(&mut connection).unwrap();
+            kept = Values::default();
+        }
+        let (window, sliding) = if number / 1_000 % 2 == 0 { (60_000_000, false) } else { (90_001_000, true) };
+        let terms = ValuesTerms { window_micros: window, max: 1 + u32::try_from(dice.below(6)).unwrap(), sliding };
+        let value = StoreKey([u8::try_from(dice.below(9) * 31).unwrap(); 16]);
+        let wanted = 1 + u32::try_from(dice.below(1 << 28)).unwrap();
+        let before = kept.count();
+        let (answer, written) = count(&mut kept, &terms, value, wanted, now);
+        let mut call = script.key("key");
+        call.arg(window).arg(terms.max).arg(u8::from(sliding)).arg(wanted).arg(&value.0[..]);
+        redis::cmd("DEL").arg("key:px").exec(&mut connection).unwrap();
+        let said: Vec<i64> = call.arg(now / 1_000_000).arg(now % 1_000_000).invoke(&mut connection).unwrap();
+        let micros = |nanos: u64| i64::try_from(nanos / 1_000).unwrap();
+        let retry = micros(answer.retry_nanos.unwrap());
+        let ours = [answer.granted.into(), answer.left.into(), retry, micros(answer.ends_nanos), now.cast_signed()];
+        assert_eq!(said, ours, "{number}: {terms:?} at {now}, {before} kept");
+        assert_eq!(kept_values(&mut connection), kept.to_string(), "{number}");
+        let px: Option<u64> = redis::cmd("GET").arg("key:px").query(&mut connection).unwrap();
+        assert_eq!(px, written, "{number}");
+        seen[if answer.granted == 0 { 0 } else { 1 + usize::from(written.is_some()) }] += 1;
+    }
+    assert!(seen.iter().all(|count| *count > 500), "refused, known and new: {seen:?}");
 }

@@ -115,7 +115,17 @@ fn store(mode: StoreMode, ports: Vec<u16>) -> Store {
 
 fn question(key: u8, promise: Promise, wanted: u32, least: u32) -> Question {
     let tiers = [StoreTier { id: 0, promise }].into();
-    Question { rule: 0, key: StoreKey([key; 16]), tiers, tier: 0, begins: None, wanted, least, told: false }
+    Question {
+        rule: 0,
+        key: StoreKey([key; 16]),
+        tiers,
+        tier: 0,
+        begins: None,
+        value: None,
+        wanted,
+        least,
+        told: false,
+    }
 }
 
 fn rate(events: u32, period: Duration, burst: u32) -> Promise {

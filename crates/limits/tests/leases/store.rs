@@ -51,7 +51,7 @@ impl Store {
                 level.1 += granted;
                 (granted, fits - granted, (least <= u64::from(max)).then_some(rest), rest)
             }
-            Promise::Places { .. } => panic!("no places are taken in advance"),
+            Promise::Places { .. } | Promise::Values { .. } => panic!("nothing is taken in advance"),
         };
         self.granted += granted;
         let retry_nanos = if granted > 0 { Some(0) } else { retry };

@@ -24,9 +24,10 @@ use crate::units::Prefix;
 const VERSION: u8 = 1;
 const PURPOSE: &[u8] = b"store";
 
-/// What a name is of: a key, a tier, or the limit itself.
+/// What a name is of: a key, a tier, a value of a key, or the limit itself.
 const KEY: u8 = 0;
 const TIER: u8 = 1;
+const VALUE: u8 = 2;
 const LIMIT: u8 = u8::MAX;
 
 /// Names the keys of one limit.
@@ -62,6 +63,12 @@ impl StoreNames {
     /// The name of a key in the making. Tiers do not tell keys apart: a key that changes its tier takes along what it spent.
     pub fn begin(&self) -> StoreName {
         self.of(KEY)
+    }
+
+    /// The name of a value in the making, which begins with the parts of its key: so nobody who reads the store sees that two keys have one
+    /// value.
+    pub fn begin_value(&self) -> StoreName {
+        self.of(VALUE)
     }
 
     fn of(&self, what: u8) -> StoreName {

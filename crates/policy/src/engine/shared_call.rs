@@ -23,7 +23,10 @@ use super::keys::keys_into;
 use super::shared_limit::{Names, SharedLimit, SharedOutcome, refused};
 use super::store_grant::StoreGrant;
 use crate::client::key::Keys;
-use crate::limiter::sharing::{Answer, Asking, Begin, Look, OnStoreError, Question, SecretRotation, StoreError, Watch};
+use crate::client::store_names::StoreName;
+use crate::limiter::sharing::{
+    Answer, Asking, Begin, Look, Named, OnStoreError, Promise, Question, SecretRotation, StoreError, Watch,
+};
 use crate::limiter::{Hold, Judgement, Lost, Probe};
 use crate::policy::{KnownBy, Mode, OnLimit, Route, StoreId};
 use crate::request::Request;
@@ -120,7 +123,7 @@ impl SharedCall {
         if let Some(asking) = asking {
             return match leases.answered(asking, answer, began, now) {
                 Look::Holds { left, low, ends } => {
-                    let left = left.saturating_add(answer.left).min(promise.most());
+                    let left = limit.known_left(&promise, left, answer.left);
                     SharedOutcome::Paid { by, left, low, lease: Some((ends, nodes)) }
                 }
                 Look::Refused { retry_nanos, .. } => refuse(retry_nanos),
@@ -135,6 +138,7 @@ impl SharedCall {
         if let Ok(cost) = Cost::new(question.least) {
             // another call may have brought some meanwhile
             if let Look::Holds { left, low, ends } = leases.take(key, cost, &promise, now) {
+                let left = limit.known_left(&promise, left, 0);
                 return SharedOutcome::Paid { by, left, low, lease: Some((ends, nodes)) };
             }
             if limit.known_by().is_some() {
@@ -261,24 +265,36 @@ impl Engine {
         let (client, place) = (evaluation.decision.client?, &probe.place);
         let route = self.policy().routes.route(evaluation.decision.route?)?;
         let own = self.policy().rules.get(rule)?;
-        let name = |names: &Names| {
-            let mut keys = Keys::from_iter([names.keys.begin()]);
+        // a request that has several keys or values is refused before it comes here
+        let begun = |name: StoreName| {
+            let mut keys = Keys::from_iter([name]);
             keys_into(&mut keys, own, self.policy(), (request, &client, route)).ok()?;
-            // a request that has several keys is refused before it comes here
-            Some((keys.pop()?.finish(), Arc::clone(&names.tiers)))
+            Some(keys)
+        };
+        let name = |names: &Names| -> Option<Named> {
+            let key = begun(names.keys.begin())?.pop()?.finish();
+            let value = match &own.of {
+                Some(of) => {
+                    let mut values = begun(names.keys.begin_value())?;
+                    of.add_to(&mut values, request, &client, &route.name).ok()?;
+                    Some(values.pop()?.finish())
+                }
+                None => None,
+            };
+            Some((key, value, Arc::clone(&names.tiers)))
         };
         let (present, previous) = limit.names();
-        let (key, tiers) = name(present)?;
+        let (key, value, tiers) = name(present)?;
         let cost = probe.cost.get();
         let (wanted, least) = asking.as_ref().map_or((cost, cost), |asking| (asking.wanted(), asking.least()));
         let begins = self.limiter(rule).and_then(|limiter| limiter.windows_begin(now));
         let told = limit.known_by().is_some();
-        let mut question = Question { rule, key, tiers, tier: place.tier, begins, wanted, least, told };
+        let mut question = Question { rule, key, tiers, tier: place.tier, begins, value, wanted, least, told };
         let rotation = previous.and_then(name).map(|previous| SecretRotation::begin(&mut question, previous));
         Some(SharedCall {
             question,
-            key: place.key.of_tier(place.tier),
-            watch: limit.leases().watch(place.key, place.tier),
+            key: limit.held_by(place).0,
+            watch: limit.leases().watch(limit.counted_by(place), place.tier),
             limit: Arc::clone(limit),
             began: now,
             asking,
@@ -386,6 +402,10 @@ impl Engine {
                 (*outcome, self.shared_at(evaluation, *slot))
             {
                 let (key, promise) = limit.held_by(&probe.place);
+                // a value counts, whatever becomes of the request
+                if matches!(promise, Promise::Values { .. }) {
+                    continue;
+                }
                 limit.leases().give_back(key, probe.cost, ends, &promise, nodes, now);
             }
         }

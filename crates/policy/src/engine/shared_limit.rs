@@ -86,7 +86,7 @@ impl Names {
 }
 
 fn promise(kind: &Kind) -> Result<Promise, OutOfRange> {
-    kind.store_promise().ok_or(OutOfRange { allowed: "`rate`, `quota` or `inflight` by key" })
+    kind.store_promise().ok_or(OutOfRange { allowed: "`rate`, `quota`, `distinct` or `inflight` by key" })
 }
 
 impl SharedLimit {
@@ -156,14 +156,31 @@ impl SharedLimit {
     /// Returns what is left of a key of which this gate holds `held`, as far as is known.
     pub(super) fn left(&self, place: &Place, held: u32) -> u32 {
         let (key, promise) = self.held_by(place);
-        held.saturating_add(self.leases.left_in_store(key)).min(promise.most())
+        self.known_left(&promise, held, self.leases.left_in_store(key))
+    }
+
+    /// Returns what is left of a key of which this gate holds `held`, and the store has so much.
+    pub(super) fn known_left(&self, promise: &Promise, held: u32, in_store: u32) -> u32 {
+        match promise {
+            // what is held is one value, which has been counted
+            Promise::Values { .. } => in_store,
+            promise => held.saturating_add(in_store).min(promise.most()),
+        }
+    }
+
+    /// Returns the hash by which the limit counts in this gate: of the key, or where values are counted of the key with its value.
+    pub(super) fn counted_by(&self, place: &Place) -> KeyHash {
+        match self.names.tiers.first() {
+            Some(StoreTier { promise: Promise::Values { .. }, .. }) => place.value,
+            _ => place.key,
+        }
     }
 
     /// Returns the hash by which leases of this key are found, and the promise of its tier.
     pub(super) fn held_by(&self, place: &Place) -> (KeyHash, Promise) {
         let tiers = &self.names.tiers;
         let tier = tiers.get(usize::from(place.tier)).or(tiers.first());
-        (place.key.of_tier(place.tier), tier.map_or(Promise::NOTHING, |tier| tier.promise))
+        (self.counted_by(place).of_tier(place.tier), tier.map_or(Promise::NOTHING, |tier| tier.promise))
     }
 
     /// Returns what is known without the store, and whether the store should be asked in the background all the same. A request

@@ -9,6 +9,7 @@ mod silence;
 mod sliding;
 mod tiers;
 mod told;
+mod values;
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -492,7 +493,6 @@ proptest! {
     }
 }
 
-/// The promise is one of numbers only; this holds it against the kind.
 #[test]
 fn a_promise_has_the_limits_own_numbers() {
     let promise = Promise::Quota { max: 7, window: Duration::from_secs(60) };

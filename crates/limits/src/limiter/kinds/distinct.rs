@@ -5,11 +5,12 @@ pub mod state;
 
 use std::time::Duration;
 
-use super::form::{Allowance, Bound, Counts, Form, FromWords, LimitKind, Part, ceil_seconds, compared, max_penalty};
+use super::form::{Allowance, Bound, Counts, Form, FromWords, LimitKind, Part, Shareable, ceil_seconds, compared, max_penalty};
 use super::words::{At, Fault, Takes, Value, Word, Words};
 use super::{Kind, MAX, MAX_PENALTY, SLIDING, WINDOW};
 use crate::limiter::kind::{RefusedCount, Sketch};
 use crate::limiter::needs::{Needs, Owed};
+use crate::limiter::sharing::Promise;
 use crate::limiter::{Spec, State};
 use crate::sketch::Seed;
 use crate::units::{Bytes, OutOfRange, Period, Rate};
@@ -52,6 +53,7 @@ impl Distinct {
         // half of it holds values, a quarter each of two tables of counters: by default 8·10⁻⁷ of innocents are refused early
         // beside 1,000 keys at their limit
         least_memory: Bytes(16 << 10),
+        sharing: Shareable::ByAsking,
         ..Form::new::<Distinct>(
             "distinct",
             "at most `max` different values of `of` per key and `window`.",
@@ -189,6 +191,12 @@ impl LimitKind for Distinct {
 
     fn fixed_windows(&self) -> (Option<Duration>, bool) {
         (Some(self.window), self.sliding)
+    }
+
+    /// What is refused is not kept, so no store counts it.
+    fn store_promise(&self) -> Option<Promise> {
+        let &Distinct { max, window, sliding, refused, .. } = self;
+        (refused == RefusedCount::Admitted).then_some(Promise::Values { max, window, sliding })
     }
 
     fn has_table_per_tier(&self) -> bool {

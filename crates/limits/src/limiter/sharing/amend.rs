@@ -84,7 +84,7 @@ pub fn amend(
             };
             Some((State::Sliding { window, index, count, before }, (ends - now + window).div_ceil(1_000)))
         }
-        Terms::Places(_) => None,
+        Terms::Places(_) | Terms::Values(_) => None,
     }
 }
 

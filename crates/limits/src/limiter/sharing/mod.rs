@@ -2,7 +2,7 @@
 //!
 //! What this gate holds of a key are [`Leases`]. Where they do not suffice, a [`Question`] goes to the store, and an [`Answer`] or a
 //! [`StoreError`] comes back. Each store answers by the same arithmetic, which [`promise`] defines. What is known of a charge only later is
-//! told to the store then ([`amend`]), and places that come back are lent by it ([`places`]).
+//! told to the store then ([`amend`]), places that come back are lent by it ([`places`]), and values are kept there ([`values`]).
 
 pub mod amend;
 pub mod deltas;
@@ -10,6 +10,7 @@ pub mod leases;
 pub mod places;
 pub mod promise;
 mod secret_rotation;
+pub mod values;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use std::time::Duration;
 use crate::units::Rate;
 pub use amend::{Amendment, Change};
 pub use leases::{Asking, Begin, Ends, Leases, Look, Watch};
-pub use secret_rotation::SecretRotation;
+pub use secret_rotation::{Named, SecretRotation};
 
 /// How gates share a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -123,6 +124,15 @@ pub enum Promise {
         /// How many.
         max: u32,
     },
+    /// At most `max` different values per window, or in every interval of its length where that slides.
+    Values {
+        /// How many.
+        max: u32,
+        /// In what time; whole milliseconds.
+        window: Duration,
+        /// Whether windows follow each value rather than the store's clock.
+        sliding: bool,
+    },
 }
 
 impl Promise {
@@ -136,7 +146,8 @@ impl Promise {
             Promise::Quota { max, .. }
             | Promise::Sliding { max, .. }
             | Promise::Calendar { max, .. }
-            | Promise::Places { max } => *max,
+            | Promise::Places { max }
+            | Promise::Values { max, .. } => *max,
         }
     }
 
@@ -167,6 +178,8 @@ pub struct Question {
     pub wanted: u32,
     /// How much is needed for any to be of use; at least 1.
     pub least: u32,
+    /// The value that is counted, of a limit of different values.
+    pub value: Option<StoreKey>,
     /// Whether the store may be told of charges later that nobody asked for, so that a key may owe more than a burst.
     pub told: bool,
 }
@@ -191,14 +204,16 @@ pub struct StoreTier {
 /// The store's answer to a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answer {
-    /// How much was charged to the key and may be spent now: 0, or from `least` to `wanted` of the question.
+    /// How much was charged to the key and may be spent now: 0, or from `least` to `wanted` of the question. Of a value that counts: all
+    /// that was wanted.
     pub granted: u32,
     /// How much was left in the store after that.
     pub left: u32,
     /// Of a refusal: nanoseconds until `least` would fit if no other request took any; `None` when it never will. Of a grant
     /// `Some(0)`.
     pub retry_nanos: Option<u64>,
-    /// How many nanoseconds after the question was *sent* the grant ends at the latest: the rest of the window, or of a place's life.
+    /// How many nanoseconds after the question was *sent* the grant ends at the latest: the rest of the window, or of a place's or a
+    /// value's life.
     /// `u64::MAX` for a rate.
     pub ends_nanos: u64,
 }

@@ -30,6 +30,7 @@ mod kept;
 
 use std::time::Duration;
 
+use super::values::ValuesTerms;
 use super::{Answer, Promise};
 use crate::units::{OutOfRange, Rate};
 pub use kept::{Debt, State};
@@ -73,6 +74,8 @@ pub enum Terms {
     Calendar(CalendarTerms),
     /// Of [`places`](super::places): so many. They are counted there.
     Places(u32),
+    /// Of [`values`](super::values). They are counted there.
+    Values(ValuesTerms),
 }
 
 /// See [`Terms`].
@@ -114,7 +117,8 @@ impl Promise {
     ///
     /// # Errors
     /// A burst that takes more than 400 days to come back, or a rate whose period and burst are together so great and so odd
-    /// that they cannot be counted exactly; a window that is none, over 400 days or no whole number of microseconds.
+    /// that they cannot be counted exactly; a window that is none, over 400 days or no whole number of microseconds; more than
+    /// [`ValuesTerms::MOST`] values.
     pub fn terms(&self) -> Result<Terms, OutOfRange> {
         match *self {
             Promise::Rate { rate, burst } => RateTerms::new(rate, burst).map(Terms::Rate),
@@ -128,6 +132,9 @@ impl Promise {
                 }
             }
             Promise::Places { max } => Ok(Terms::Places(max)),
+            Promise::Values { max, window, sliding } => {
+                ValuesTerms::new(&QuotaTerms::new(max, window)?, sliding).map(Terms::Values)
+            }
         }
     }
 }
@@ -242,7 +249,9 @@ pub fn grant(
         Some((_, Terms::Quota(judged))) => grant_of_quota(state, judged, wanted, least, now),
         Some((_, Terms::Sliding(judged))) => grant_of_sliding(state, judged, wanted, least, now),
         Some((_, Terms::Calendar(judged))) => grant_of_calendar(state, judged, wanted, least, now),
-        Some((_, Terms::Places(_))) | None => Outcome { answer: answer(0, 0, None, None), written: None },
+        Some((_, Terms::Places(_) | Terms::Values(_))) | None => {
+            Outcome { answer: answer(0, 0, None, None), written: None }
+        }
     }
 }
 

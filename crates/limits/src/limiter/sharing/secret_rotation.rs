@@ -11,6 +11,9 @@
 //! more than the previous one, since what is left is told in whole units. A key that is granted nothing catches up by
 //! itself: in the time in which a whole burst comes back, or when the window ends.
 //!
+//! Of a limit of different values both names are asked about each value, and nothing else is charged: values that nobody has used
+//! since the change began are new to the new name.
+//!
 //! Silence to any of the questions is silence to all of them, and no question is repeated.
 
 use std::sync::Arc;
@@ -20,9 +23,12 @@ use super::{Answer, Promise, Question, StoreKey, StoreTier};
 /// The questions about a key that has two names.
 #[derive(Debug)]
 pub struct SecretRotation {
-    present: (StoreKey, Arc<[StoreTier]>),
+    present: Named,
     stage: Stage,
 }
+
+/// A key's name, that of the value that is counted, and the tiers by theirs.
+pub type Named = (StoreKey, Option<StoreKey>, Arc<[StoreTier]>);
 
 #[derive(Debug)]
 enum Stage {
@@ -33,8 +39,12 @@ enum Stage {
 
 impl SecretRotation {
     /// Turns a question about the present names, of the key and its tiers, into the first to be asked, about the `previous` ones.
-    pub fn begin(question: &mut Question, (key, tiers): (StoreKey, Arc<[StoreTier]>)) -> SecretRotation {
-        let present = (std::mem::replace(&mut question.key, key), std::mem::replace(&mut question.tiers, tiers));
+    pub fn begin(question: &mut Question, (key, value, tiers): Named) -> SecretRotation {
+        let present = (
+            std::mem::replace(&mut question.key, key),
+            std::mem::replace(&mut question.value, value),
+            std::mem::replace(&mut question.tiers, tiers),
+        );
         SecretRotation { present, stage: Stage::Begun }
     }
 
@@ -44,7 +54,7 @@ impl SecretRotation {
         match std::mem::replace(&mut self.stage, Stage::Begun) {
             Stage::Begun if answer.granted == 0 => Some(answer),
             Stage::Begun => {
-                (question.key, question.tiers) = self.present.clone();
+                (question.key, question.value, question.tiers) = self.present.clone();
                 question.wanted = answer.granted.min(question.wanted);
                 self.stage = Stage::Previous(answer);
                 None
@@ -52,9 +62,9 @@ impl SecretRotation {
             Stage::Previous(previous) => {
                 let both = both(&previous, &answer);
                 let behind = answer.left.saturating_sub(previous.left);
-                // of places none is taken that nobody gives back
-                let lent = matches!(question.promise(), Promise::Places { .. });
-                if both.granted == 0 || behind == 0 || lent {
+                // of places none is taken that nobody gives back; and values are counted by their own names
+                let apart = matches!(question.promise(), Promise::Places { .. } | Promise::Values { .. });
+                if both.granted == 0 || behind == 0 || apart {
                     return Some(both);
                 }
                 (question.wanted, question.least) = (behind, 1);
@@ -90,9 +100,18 @@ mod tests {
     fn begun(wanted: u32, least: u32) -> (SecretRotation, Question) {
         let promise = Promise::Rate { rate: Rate::new(10, Duration::from_secs(1)).unwrap(), burst: 20 };
         let tiers: Arc<[StoreTier]> = [StoreTier { id: 0, promise }].into();
-        let mut question =
-            Question { rule: 0, key: PRESENT, tiers: tiers.clone(), tier: 0, begins: None, wanted, least, told: false };
-        let rotation = SecretRotation::begin(&mut question, (PREVIOUS, tiers));
+        let mut question = Question {
+            rule: 0,
+            key: PRESENT,
+            tiers: tiers.clone(),
+            tier: 0,
+            begins: None,
+            value: None,
+            wanted,
+            least,
+            told: false,
+        };
+        let rotation = SecretRotation::begin(&mut question, (PREVIOUS, None, tiers));
         assert_eq!((question.key, question.wanted, question.least), (PREVIOUS, wanted, least));
         (rotation, question)
     }
@@ -138,7 +157,7 @@ mod tests {
         assert_eq!((question.key, question.wanted, question.least), (PRESENT, 15, 1));
         // whatever came of that
         for last in [granted(15, 3, u64::MAX), refused(Some(1))] {
-            let present = (PRESENT, question.tiers.clone());
+            let present = (PRESENT, None, question.tiers.clone());
             let mut rotation = SecretRotation { present, stage: Stage::Both(granted(2, 3, u64::MAX)) };
             assert_eq!(rotation.answered(&mut question, last), Some(granted(2, 3, u64::MAX)));
         }

@@ -187,7 +187,7 @@ impl Code {
                 "The limit is to be shared through a store that the file does not define. It is refused rather than counted by each gate for itself: with ten gates that would be ten times the limit. Define it under `stores:`."
             }
             Code::NOT_SHARED => {
-                "Through a store, gates share limits of type `rate` and `quota`, also where the answer or bytes that pass decide what is charged, and `inflight` by key. A moment in the future (`delay`) cannot be booked there, and no store keeps the values of `distinct` or divides a `fair_share`. With `sharing: estimate`, gates tell each other what they have charged: so `recent_average` can be shared as well, and places cannot. Without `store`, every gate counts for itself: with N of them, divide the numbers by N."
+                "Through a store, gates share limits of type `rate` and `quota`, also where the answer or bytes that pass decide what is charged, `inflight` by key, and `distinct` whose values count when they pass. A moment in the future (`delay`) cannot be booked there, and no store divides a `fair_share`. With `sharing: estimate`, gates tell each other what they have charged: so `recent_average` can be shared as well, and places and different values cannot. Without `store`, every gate counts for itself: with N of them, divide the numbers by N."
             }
             Code::NO_SHARED_KEY => {
                 "Clients are known to the store by a keyed hash, never by their address. Every gate must have the same key, or each would count under names of its own, and N gates would grant N times the limit. Without `secrets.client_hmac` a gate makes its own key at start. Make one with `head -c 32 /dev/urandom | base64` and give it to all."

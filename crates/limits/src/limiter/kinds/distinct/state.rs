@@ -133,7 +133,7 @@ impl State for Distinct {
         if self.seen.contains(at.value, moment.effective) {
             return Probe::new(at, cost, passing(counted, level, moment), Seen::Value(moment.effective));
         }
-        let (judgement, seen) = match counter.admit(level, among, Cost::ONE.saturating_add(held)) {
+        let (judgement, seen) = match counter.admit(level, among, cost.saturating_add(held)) {
             Some(charged) => {
                 let seen = if held == 0 { Seen::Level(SeenLevel { spot, charged, at: among }) } else { Seen::Nothing };
                 (passed(counted, &charged, moment), seen)
@@ -147,12 +147,12 @@ impl State for Distinct {
         Probe::new(at, cost, judgement, seen)
     }
 
-    /// Counts the value if it is new. Of two requests with one new value at the same instant both may be counted.
+    /// Counts the value if it is new, as `cost` values where this gate has only part of the limit. Of two requests with one new value at the same instant both may be counted.
     ///
     /// The order matters: a value is remembered only after its charge, and at the same moment, so that whatever
     /// is found in the set has been paid for in the period in which it is found.
     fn commit(&self, probe: &Probe, now: Timestamp) -> Result<(Judgement, Option<Taken>), Lost> {
-        let Place { tier, key, value, .. } = probe.place;
+        let (Place { tier, key, value, .. }, cost) = (probe.place, probe.cost);
         let (counted, moment) = (self.counters.at(tier), self.moment(now));
         let (counter, among) = (counted.meter(), moment.among(counted));
         match &probe.seen {
@@ -160,7 +160,7 @@ impl State for Distinct {
             Seen::Level(seen)
                 if seen.at == among && counted.levels().raise_seen(&seen.spot, counter, key, among, &seen.charged) =>
             {
-                self.counters.note_elsewhere(tier, key, moment.effective, Cost::ONE);
+                self.counters.note_elsewhere(tier, key, moment.effective, cost);
                 self.remember(value, moment);
                 return Ok((probe.judgement, None));
             }
@@ -169,9 +169,9 @@ impl State for Distinct {
         if self.seen.contains(value, moment.effective) {
             return Ok((passing(counted, counted.levels().estimate(key), moment), None));
         }
-        let (level, contended) = match counted.levels().admit(counter, key, among, Cost::ONE) {
+        let (level, contended) = match counted.levels().admit(counter, key, among, cost) {
             Admission::Admitted { level } => {
-                self.counters.note_elsewhere(tier, key, moment.effective, Cost::ONE);
+                self.counters.note_elsewhere(tier, key, moment.effective, cost);
                 self.remember(value, moment);
                 return Ok((passing(counted, level, moment), None));
             }

@@ -109,7 +109,8 @@ impl<C: Word> Leases<C> {
         };
         let pause = size::pause(asking.size, &asking.promise);
         // a little longer than the store's time, so that somebody asks in the background when it has come
-        let early = asking.least == 1;
+        // but not of a value, which would count by that
+        let early = asking.least == 1 && !matches!(asking.promise, Promise::Values { .. });
         let wait = if early { retry.saturating_add(LEAD_NANOS) } else { retry };
         let back = tick_from(now.nanos().saturating_add(wait.max(pause)));
         let state = State::refused(back, asking.least, early);

@@ -133,9 +133,11 @@ impl Terms {
                 let most = u64::from(nodes).saturating_mul(u64::from(part.max(1)));
                 if rate.interval_nanos().saturating_mul(most) <= LIFE / 2 { LONG_LIFE } else { LIFE }
             }
-            Promise::Quota { .. } | Promise::Sliding { .. } | Promise::Calendar { .. } | Promise::Places { .. } => {
-                LONG_LIFE
-            }
+            Promise::Quota { .. }
+            | Promise::Sliding { .. }
+            | Promise::Calendar { .. }
+            | Promise::Places { .. }
+            | Promise::Values { .. } => LONG_LIFE,
         };
         let back = match promise {
             Promise::Rate { rate, .. } => life / rate.interval_nanos().max(1),
@@ -147,6 +149,8 @@ impl Terms {
             }
             // none is taken in advance
             Promise::Places { .. } => 0,
+            // a value that counts passes as often as it comes
+            Promise::Values { .. } => return Terms { part: MOST_TOKENS, life, stock: MOST_TOKENS },
         };
         let stock = (back / u64::from(nodes) / 20).min(MOST_STOCK) as u32;
         Terms { part, life, stock: stock.min(part) }
@@ -163,6 +167,8 @@ impl Terms {
     /// a life, or twice in a second of a long one: tokens would die too often.
     pub fn mark(&self, size: u32, demand: u32) -> u32 {
         match self.stock {
+            // nobody asks in the background about a value: what is asked about counts
+            MOST_TOKENS => 0,
             0 if demand < if self.life > LIFE { 2 } else { 5 } => 0,
             0 | 1 => (size / 4).max(1),
             _ => (size / 4).max(2),
@@ -175,7 +181,7 @@ impl Terms {
 pub(super) fn pause(size: u32, promise: &Promise) -> u64 {
     match promise {
         Promise::Rate { rate, .. } => rate.interval_nanos().saturating_mul(u64::from(size)).min(PAUSE),
-        Promise::Quota { .. } | Promise::Sliding { .. } | Promise::Calendar { .. } | Promise::Places { .. } => 0,
+        _ => 0,
     }
 }
 
@@ -192,7 +198,7 @@ pub(super) fn spent_for(size: u32, promise: &Promise, (ends, took): (u64, u64)) 
         }
         Promise::Quota { .. } | Promise::Calendar { .. } => Some(ends.saturating_add(LEAD_NANOS)),
         // only the store knows how much of the window before still counts
-        Promise::Sliding { .. } | Promise::Places { .. } => None,
+        Promise::Sliding { .. } | Promise::Places { .. } | Promise::Values { .. } => None,
     }
 }
 
@@ -200,7 +206,7 @@ pub(super) fn spent_for(size: u32, promise: &Promise, (ends, took): (u64, u64)) 
 pub(super) fn longer(less: u32, cost: u32, promise: &Promise) -> u64 {
     match promise {
         Promise::Rate { rate, .. } => rate.interval_nanos().saturating_mul(u64::from(cost.saturating_sub(less))),
-        Promise::Quota { .. } | Promise::Sliding { .. } | Promise::Calendar { .. } | Promise::Places { .. } => 0,
+        _ => 0,
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::entry::{Entry, Line};
 use super::size::Terms;
-use super::words::{LEAD_NANOS, LIFE, TICK};
+use super::words::{LEAD_NANOS, LIFE, MOST_TOKENS, TICK};
 use crate::limiter::sharing::Promise;
 use crate::sketch::{KeyHash, Word};
 use crate::sync::AtomicU64;
@@ -109,11 +109,14 @@ impl Asking {
 
     /// For the next request of the key too, where there is a stock.
     pub(super) fn with_one_more(self, terms: &Terms) -> Asking {
-        let size = self.least.saturating_add(1);
+        let (size, mark) = match terms.stock {
+            MOST_TOKENS => (MOST_TOKENS, 0),
+            _ => (self.least.saturating_add(1), 1),
+        };
         if terms.stock < 2 || size > terms.part {
             return self;
         }
-        Asking { wanted: size, size, mark: 1, life: terms.life, stocked: true, ..self }
+        Asking { wanted: size, size, mark, life: terms.life, stocked: true, ..self }
     }
 
     /// For what is missing to a lease by the demand.

@@ -6,6 +6,7 @@ use super::written::Written;
 use crate::config::compile::checks::out_of_place;
 use crate::config::compile::stores::{Stores, Use};
 use crate::config::fault::{Code, Diagnostic, Faults};
+use crate::config::limit_value::CountText;
 use crate::config::read::Field;
 use crate::config::span::Span;
 use crate::config::word::{all_of, limit_words};
@@ -46,6 +47,7 @@ pub fn shared(
     let asks = sharing != Sharing::Estimate;
     if possible && asks {
         comes_back(written, kind, tiers, faults);
+        are_kept(written, kind, tiers, faults);
     }
     let said = limit.on_store_error.value().copied();
     if let (false, Some(at)) = (asks, limit.on_store_error.key()) {
@@ -73,6 +75,25 @@ pub fn shared(
     }))
 }
 
+/// Reports more different values than the store keeps of a key.
+fn are_kept(written: &Written<'_>, kind: Option<&Kind>, tiers: Option<&[Tier]>, faults: &mut Faults) {
+    let limit = written.limit;
+    let are_many = |kind: &Kind| {
+        kind.store_promise()
+            .is_some_and(|promise| matches!(promise, Promise::Values { .. }) && promise.terms().is_err())
+    };
+    let own = kind.is_some_and(are_many).then(|| limit.own.field("max").key()).flatten();
+    let of_tiers = tiers.unwrap_or_default().iter().any(|tier| tier.kind.as_ref().is_some_and(are_many));
+    let of_tiers = of_tiers.then(|| limit.tiers.key()).flatten().filter(|_| own.is_none());
+    for at in own.into_iter().chain(of_tiers) {
+        faults.push(
+            Diagnostic::error(Code::OUT_OF_RANGE, at, "more different values than a store keeps of a key")
+                .label("must be 100000 at most")
+                .help("each takes 120 bytes or more in the store; without `store`, every gate counts for itself"),
+        );
+    }
+}
+
 /// Reports bursts that take so long to come back that the store would count them in numbers that are not whole any more.
 fn comes_back(written: &Written<'_>, kind: Option<&Kind>, tiers: Option<&[Tier]>, faults: &mut Faults) {
     let limit = written.limit;
@@ -98,6 +119,24 @@ struct Obstacle {
     /// The word that makes it so.
     place: Option<Span>,
     way_out: Cow<'static, str>,
+}
+
+/// Why different values cannot be shared that count otherwise than when they pass.
+fn values_counted_otherwise(written: &Written<'_>) -> Option<Obstacle> {
+    let count = &written.limit.count;
+    let (message, why) = match count.value()? {
+        CountText::All => ("refused values cannot be shared", "the store counts the values that pass"),
+        CountText::Responses(_) => {
+            ("values that count by their answers cannot be shared", "the store counts a value before it is answered")
+        }
+        CountText::Admitted => return None,
+    };
+    Some(Obstacle {
+        message: message.into(),
+        why,
+        place: count.key(),
+        way_out: "leave `count` out: each different value counts; without `store`, every gate counts for itself".into(),
+    })
 }
 
 fn obstacles(written: &Written<'_>, kind: Option<&Kind>, action: Option<&OnLimit>, sharing: Sharing) -> Vec<Obstacle> {
@@ -132,7 +171,9 @@ fn obstacles(written: &Written<'_>, kind: Option<&Kind>, action: Option<&OnLimit
         });
         return found;
     }
-    if form.sharing == Shareable::ByAsking {
+    if form.takes("of") {
+        found.extend(values_counted_otherwise(written));
+    } else if form.sharing == Shareable::ByAsking {
         if kind.is_some_and(|kind| kind.store_promise().is_none()) {
             found.push(Obstacle {
                 message: "a limit of what this gate has under way cannot be shared".into(),
