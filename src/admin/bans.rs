@@ -193,8 +193,13 @@ pub fn list(context: &Arc<Context>, asked: &Asked) -> Answer {
 /// `POST /api/v1/bans/networks`: by their addresses, so on the socket only. A network inside of another is left to that one.
 pub fn networks(context: &Arc<Context>, _: &Asked) -> Answer {
     let now = context.process.clock.now();
-    let in_force = context.process.generation().engine().bans().list(now);
+    let generation = context.process.generation();
+    let engine = generation.engine();
+    let in_force = engine.bans().list(now);
+    let translation = &engine.policy().clients.translation;
     let network = |ban: &Arc<Ban>| match &ban.target {
+        // the ban is of a client there, a firewall's would be of all
+        Target::Network(network) if ban.automatic && Translation::any_in(*network, translation) => None,
         Target::Network(network) => Some((*network, ban.until.since(now).as_secs())),
         Target::Client { .. } | Target::Key { .. } => None,
     };

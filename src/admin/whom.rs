@@ -3,6 +3,8 @@
 //! A pseudonym cannot be led back to an address, so it is looked for among the clients that the limits refuse most. Its first characters
 //! are enough, at least [`SHORTEST`](crate::observe::pseudonym::Pseudonym::SHORTEST), if one client alone is called so.
 
+use std::net::Ipv6Addr;
+
 use http::{HeaderMap, StatusCode};
 
 use super::context::Context;
@@ -98,9 +100,10 @@ pub(super) fn network(text: &str) -> Option<Option<Prefix>> {
     if text == "unix" {
         return Some(None);
     }
-    // an address of IPv6 as URLs and forwarding headers write it
-    let text = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
-    let address = text.parse().ok().map(|address| Prefix::around(address, 32, 128));
+    // an address of IPv6 stands in brackets in URLs and forwarding headers
+    let bracketed = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
+    let bracketed = bracketed.filter(|text| text.parse::<Ipv6Addr>().is_ok());
+    let address = bracketed.unwrap_or(text).parse().ok().map(|address| Prefix::around(address, 32, 128));
     address.or_else(|| parse_cidr_or_everyone(text).ok().map(|(prefix, _)| prefix)).map(Some)
 }
 

@@ -172,16 +172,18 @@ pub async fn turn_away<S: IO + 'static>(transport: S, fault: HeadFault, info: Ar
 
 /// Ends a connection whose last request was served.
 async fn close<S: IO>(wire: &mut Wire<S>, limits: &ConnectionLimits) {
+    if wire.client().was_cut() {
+        // what the kernel takes now; the rest would make it no more complete
+        let _ = poll_fn(|cx| Poll::Ready(wire.poll_flush(cx))).await;
+        wire.reset();
+        return;
+    }
     // mostly all goes at once; an answer that was cut short may have left much
     let flushed = match poll_fn(|cx| Poll::Ready(wire.poll_flush(cx))).await {
         Poll::Ready(flushed) => flushed.is_ok(),
         Poll::Pending => matches!(timeout(limits.linger, poll_fn(|cx| wire.poll_flush(cx))).await, Ok(Ok(()))),
     };
     if !flushed {
-        return;
-    }
-    if wire.client().was_cut() {
-        wire.reset();
         return;
     }
     // what lies unread in the kernel's buffer would turn the close into a reset

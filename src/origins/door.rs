@@ -93,10 +93,11 @@ impl OriginPlace {
         self.upgraded.is_some()
     }
 
-    /// Whether the request, whose client keeps the origin waiting, is to let go of it for somebody who waits.
-    pub fn gives_way(&self) -> bool {
-        let door = &self.door;
-        self.place.as_ref().is_some_and(|place| door.places.gives_way(place, || door.clock.now()))
+    /// Gives it to somebody who waits and is owed it by a request whose client keeps the origin waiting. Returns whether it did.
+    pub fn give_way(&mut self) -> bool {
+        let Some(place) = self.place.take() else { return false };
+        self.place = self.door.places.give_way(place, || self.door.clock.now()).err();
+        self.place.is_none()
     }
 
     /// Whether there is a cap.

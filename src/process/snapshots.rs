@@ -225,8 +225,9 @@ enum Told {
 /// How long the thread may take to leave the directory: a disk may be slow, and the other process tries again.
 const LEFT_WITHIN: Duration = Duration::from_secs(1);
 
-/// Until then it is tried so often to take the directory.
-const NOT_YET: Duration = Duration::from_millis(10);
+/// A process that comes after another tries so long to take the directory before it tells that it cannot, and so often.
+const TAKEN_WITHIN: Duration = LEFT_WITHIN;
+const TRIED_EVERY: Duration = Duration::from_millis(10);
 
 /// The thread that writes snapshots.
 #[derive(Debug)]
@@ -304,13 +305,13 @@ struct Activity {
 impl Keeper {
     fn run(mut self, told: &mpsc::Receiver<Told>) {
         let (mut is_left, mut due) = (false, Instant::now());
-        let begun = due;
+        let mut begun = due;
         loop {
             let told = if is_left {
                 told.recv().map_err(|_| RecvTimeoutError::Disconnected)
-            } else if self.own().is_err() && begun.elapsed() < LEFT_WITHIN {
+            } else if self.own().is_err() && begun.elapsed() < TAKEN_WITHIN {
                 // the process before this one is about to leave it
-                told.recv_timeout(NOT_YET)
+                told.recv_timeout(TRIED_EVERY)
             } else {
                 self.keep_bans();
                 if due <= Instant::now() {
@@ -325,7 +326,10 @@ impl Keeper {
                     (is_left, self.lock, self.seen) = (true, None, None);
                     let _ = left.send(());
                 }
-                Ok(Told::Return) => (is_left, due) = (false, Instant::now()),
+                Ok(Told::Return) => {
+                    (is_left, due) = (false, Instant::now());
+                    begun = due;
+                }
                 Ok(Told::Stop) => {
                     if !is_left {
                         // with what they refused

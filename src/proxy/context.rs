@@ -68,6 +68,8 @@ pub struct RequestContext {
     pub answered_with: Option<u16>,
     /// When the answer's body must have ended.
     pub body_due: Option<Timestamp>,
+    /// All of the answer has gone to the client.
+    pub answered_in_full: bool,
 }
 
 impl RequestContext {
@@ -96,6 +98,7 @@ impl RequestContext {
             answered: None,
             answered_with: None,
             body_due: None,
+            answered_in_full: false,
         }
     }
 
@@ -244,6 +247,7 @@ impl RequestContext {
 
     /// The answer is complete although the request is not: gives back what it held while the origin worked.
     pub fn answered_whole(&mut self) {
+        self.answered_in_full = true;
         self.place = None;
         self.holds.clear();
     }

@@ -31,12 +31,12 @@ pub fn judge_http2(upstream: &ResponseHeader) -> pingora::Result<()> {
 
 /// Whether the client has asked for the protocols of this change (RFC 9110 section 7.8).
 fn is_asked_for(session: &impl Downstream, switch: &impl AnswerHead) -> bool {
-    let protocols = |line: &[u8]| {
-        let protocols = line.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|name| !name.is_empty());
-        protocols.map(<[u8]>::to_ascii_lowercase).collect::<Vec<_>>()
+    let elements = |line: &'_ [u8]| -> Vec<Vec<u8>> {
+        line.split(|byte| *byte == b',').map(|element| element.trim_ascii().to_ascii_lowercase()).collect()
     };
-    let asked: Vec<_> = session.head().fields().lines(&header::UPGRADE).flat_map(protocols).collect();
-    switch.fields().lines(&header::UPGRADE).flat_map(protocols).all(|protocol| asked.contains(&protocol))
+    let asked: Vec<_> = session.head().fields().lines(&header::UPGRADE).flat_map(elements).collect();
+    let mut protocols = switch.fields().lines(&header::UPGRADE).flat_map(elements).peekable();
+    protocols.peek().is_some() && protocols.all(|protocol| !protocol.is_empty() && asked.contains(&protocol))
 }
 
 /// Takes the head of an answer: charges what waited for it, and makes it what the client gets. `memory` is for values of fields.
@@ -142,7 +142,8 @@ pub async fn failed(
     let begun = downstream::answered_with(session).is_some();
     // an error after this point closes the connection anyway; saying so spares the client a lost request on it
     session.close();
-    if fault != Fault::ClientGone && begun && session.head().version() == Version::HTTP_10 {
+    let is_cut = begun && !context.answered_in_full && fault != Fault::ClientGone;
+    if is_cut && session.head().version() == Version::HTTP_10 {
         // the end of its connection is the end of its answer
         session.client().inspect(|client| client.cut());
     } else if fault != Fault::ClientGone && !begun {

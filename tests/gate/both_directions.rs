@@ -4,7 +4,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::harness::talker::{Talker, request, talk};
-use crate::harness::{Connection, Gate, Latch, Origin, Reply, wait_for};
+use crate::harness::{Connection, Gate, Latch, Origin, Reply, wait_for, wait_within};
 
 const LOCKED: &[u8] = b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno";
 
@@ -54,7 +54,7 @@ fn a_place_does_not_wait_for_the_rest_of_a_request_that_was_answered() {
     let mut client = answered_early(&gate);
     // it has all of its answer, and sends nothing more; the one place is another's
     let held = || gate.metrics().sum("tidegate_origin_inflight_requests", &[]);
-    wait_for("the place", || (held() == 0.0).then_some(()));
+    wait_within(Duration::from_secs(10), "the place", &mut || (held() == 0.0).then_some(()));
     assert_eq!(gate.fetch("/", "").status, 200);
     // nor does it hold its connection: what is left of its request is not waited for
     assert!(client.rest().is_ok_and(|rest| rest.is_empty()));

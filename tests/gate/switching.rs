@@ -64,7 +64,7 @@ fn a_switch_that_nobody_before_the_gate_knows_of_is_not_made() {
             Reply::ThenClose(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: other\r\n\r\n")
         }
         Some(_) => Reply::Switch,
-        None => Reply::Ok,
+        None => Reply::Echo,
     });
     let mut gate = gate_before(&origin, "");
     let status = |path: &str, lines: &str| gate.fetch(path, lines).status;
@@ -77,6 +77,8 @@ fn a_switch_that_nobody_before_the_gate_knows_of_is_not_made() {
         let lines =
             format!("Upgrade: {protocol}\r\nConnection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAMAAABk\r\n");
         assert_eq!(status("/", &lines), 200, "{protocol}");
+        let answer = gate.connect().ask("POST", "/echo", &lines, b"all of it");
+        assert_eq!((answer.status, answer.text().as_str()), (200, "all of it"), "{protocol}");
     }
     assert_eq!(status("/other", "Upgrade: websocket\r\nConnection: Upgrade\r\n"), 502);
     gate.comes_to_rest();

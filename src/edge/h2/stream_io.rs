@@ -181,8 +181,7 @@ impl StreamIo {
                 self.whole = true;
                 Poll::Ready(Ok(None))
             }
-            // once the answer has begun, both sides may have nothing to say for a while
-            Poll::Pending if self.holds_back || self.unhurried || self.begun => Poll::Pending,
+            Poll::Pending if self.may_pause() => Poll::Pending,
             Poll::Pending => {
                 ready!(self.upload.poll_wait(cx));
                 let late = self.upload.is_over();
@@ -190,6 +189,12 @@ impl StreamIo {
                 Poll::Ready(Err(self.fault(ErrorType::ReadError, fault)))
             }
         }
+    }
+
+    /// Whether the client may take its time with its body: it waits for `100 Continue`, or sends messages as they come; and once the answer has
+    /// begun both sides may have nothing to say for a while.
+    pub fn may_pause(&self) -> bool {
+        self.holds_back || self.unhurried || self.begun
     }
 
     /// Joins a small piece with those that have come behind it: each piece that goes on costs a write. Nothing is

@@ -28,6 +28,11 @@ impl<S: IO> Wire<S> {
         transport.is_none_or(Transport::may_hold_more)
     }
 
+    /// Whether the client waits for `100 Continue` before it sends its body.
+    pub fn holds_back(&self) -> bool {
+        self.holds_back
+    }
+
     /// Has the kernel reset the connection when it is closed.
     pub fn reset(&self) {
         let transport = self.transport.as_ref().and_then(|transport| transport.as_any().downcast_ref());

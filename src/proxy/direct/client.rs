@@ -36,6 +36,8 @@ pub trait Client: Downstream<Head = LaneHead, Answer = AnswerLines> {
     /// # Errors
     /// The client has gone or is too slow, or the body is malformed or too large.
     fn poll_body(&mut self, cx: &mut Context<'_>, into: &mut BytesMut) -> Poll<pingora::Result<u64>>;
+    /// Whether the client may take its time with its body: it waits for `100 Continue`, or its answer has begun.
+    fn may_pause(&self) -> bool;
     /// Notes that not all that was read of the body can be sent again.
     fn cannot_be_repeated(&mut self);
     /// Takes the head of an answer, or an interim one.
@@ -299,6 +301,10 @@ impl Client for Http1<'_> {
         self.written = Some(head.status());
         write(self.wire, &[self.text]).await?;
         if interim { self.flush().await } else { Ok(()) }
+    }
+
+    fn may_pause(&self) -> bool {
+        self.wire.holds_back() || self.written.is_some_and(|status| !status.is_informational())
     }
 
     fn cannot_be_repeated(&mut self) {

@@ -105,6 +105,10 @@ impl Client for Http2<'_> {
         Poll::Ready(Ok(data.len() as u64))
     }
 
+    fn may_pause(&self) -> bool {
+        self.io.may_pause()
+    }
+
     fn cannot_be_repeated(&mut self) {
         self.is_repeatable = false;
     }

@@ -1,8 +1,8 @@
 //! Requests that keep their origin waiting for their client, and what they owe to those who wait for a place.
 //!
 //! A place is for the origin's work. Who sends a request slowly, or takes an answer slowly, holds one without any; with a few bytes a second
-//! one client could hold them all. So a request whose client was waited for longer than [`PATIENCE`] in all lets go of its place as soon as
-//! somebody is [owed](OriginPlace::gives_way) it, and ends.
+//! one client could hold them all. So a request whose client was waited for longer than [`PATIENCE`] in all [gives its place
+//! away](OriginPlace::give_way) as soon as somebody is owed it, and ends.
 
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::system::timer::Alarm;
 /// Long enough for pauses of the network.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// From then on it is looked so often whether somebody waits.
+/// How often it looks from then on whether somebody waits.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// How long a request's client was waited for.
@@ -27,7 +27,7 @@ pub struct IdlePlace {
     since: Option<Instant>,
     /// Before that.
     before: Duration,
-    /// Not before then it is looked again.
+    /// When it looks again.
     next: Option<Instant>,
     alarm: Alarm,
 }
@@ -38,15 +38,15 @@ impl IdlePlace {
         (self.since, self.before, self.next) = (None, Duration::ZERO, None);
     }
 
-    /// The client has done its part.
+    /// It is not the client that is waited for.
     pub fn over(&mut self) {
         if let Some(since) = self.since.take() {
             self.before += since.elapsed();
         }
     }
 
-    /// The client is waited for. `Ready` when the request is to let go of this place.
-    pub fn poll(&mut self, place: Option<&OriginPlace>, cx: &mut Context<'_>) -> Poll<()> {
+    /// The client is waited for. `Ready` once the place was given away.
+    pub fn poll(&mut self, place: Option<&mut OriginPlace>, cx: &mut Context<'_>) -> Poll<()> {
         let Some(place) = place.filter(|place| place.is_capped()) else { return Poll::Pending };
         let since = *self.since.get_or_insert_with(Instant::now);
         let first = since + PATIENCE.saturating_sub(self.before);
@@ -55,7 +55,7 @@ impl IdlePlace {
             if self.alarm.poll(due, cx).is_pending() {
                 return Poll::Pending;
             }
-            if place.gives_way() {
+            if place.give_way() {
                 return Poll::Ready(());
             }
             self.next = Some(Instant::now() + LOOK);
@@ -65,7 +65,8 @@ impl IdlePlace {
 
 /// Ends the request for another's sake.
 pub fn gave_way(context: &mut RequestContext) -> Box<Error> {
-    // it is not kept for what the origin may still do: that waits for the client
+    // nothing is kept for what the origin may still do: it waits for the client
+    context.at_work = false;
     context.place = None;
     if let (Some(origin), Some(evaluation)) = (context.origin_index(), &context.evaluation) {
         context.generation.metrics().origin_shed(origin, GAVE_WAY, evaluation.decision.class.criticality);

@@ -245,11 +245,13 @@ impl DirectLane {
                 exchange.asks(client.head().method(), text, head::body(lines));
             }
             let (process, within) = (&*self.process, write);
-            Run { process, client, context, upload, exchange: &mut exchange, within, idle_place }
+            Run { process, client, context, upload, exchange: &mut exchange, within, idle_place: &mut *idle_place }
                 .run((lines, text), (answer, values))
                 .await
         };
-        match ended.await {
+        let ended = ended.await;
+        idle_place.over();
+        match ended {
             Ok(()) => {
                 if let (Some(attempt), Some(stream)) = (&context.attempt, exchange.kept()) {
                     attempt.kept().put(stream, idle);
@@ -357,13 +359,20 @@ impl<C: Client> Run<'_, '_, C> {
                 idle_place.over();
                 Poll::Ready(written)
             }
-            Poll::Pending => idle_place.poll(context.place.as_ref(), cx).map(|()| Err(gave_way(context))),
+            Poll::Pending => {
+                if piece.ends {
+                    // its work is over
+                    context.place = None;
+                }
+                idle_place.poll(context.place.as_mut(), cx).map(|()| Err(gave_way(context)))
+            }
         })
         .await
     }
 
     /// Holds the answer back for so long, or until the client has gone.
     async fn pause(&mut self, time: Duration) -> pingora::Result<()> {
+        self.idle_place.over();
         poll_fn(|cx| self.client.poll_flush(cx)).await?;
         tokio::select! {
             biased;
@@ -405,11 +414,11 @@ impl<C: Client> Run<'_, '_, C> {
         let before = upload.read();
         let passes = |client: &C, bytes| forward::body(process, client, bytes, context);
         let polled = upload.poll(*client, exchange, *within, passes, cx);
-        let awaits_client = polled.is_pending() && upload.awaits_client();
+        let awaits_client = polled.is_pending() && upload.awaits_client() && !client.may_pause();
         if !awaits_client || upload.read() > before {
             idle_place.over();
         }
-        if awaits_client && idle_place.poll(context.place.as_ref(), cx).is_ready() {
+        if awaits_client && idle_place.poll(context.place.as_mut(), cx).is_ready() {
             return Poll::Ready(Err(gave_way(context)));
         }
         polled

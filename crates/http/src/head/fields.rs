@@ -136,15 +136,16 @@ impl<'a> Fields<'a> {
             return Err(HeadFault::Host);
         }
         let has_body = !matches!(body, Body::None | Body::Length(0));
-        if self.upgrade && !self.upgrades_http && has_body {
+        // without the option it was meant for somebody before us (RFC 9110 section 7.8)
+        let upgrade = self.upgrade && !self.upgrades_http && self.upgrade_option && version == Version::Http11;
+        if upgrade && has_body {
             return Err(HeadFault::Upgrade);
         }
         Ok(Framing {
             body,
             // HTTP/1.0 clients cannot wait for it (RFC 9110 section 10.1.1)
             expect_continue: self.expect && version == Version::Http11 && has_body,
-            // without the option it was meant for somebody before us (RFC 9110 section 7.8)
-            upgrade: self.upgrade && !self.upgrades_http && self.upgrade_option && version == Version::Http11,
+            upgrade,
             hop_by_hop: self.hop_by_hop,
             keep_alive: !self.close && (version == Version::Http11 || self.keep_alive),
         })
@@ -165,11 +166,11 @@ impl<'a> Fields<'a> {
         Ok(())
     }
 
-    /// Requests in the protocol that was switched to would pass unjudged, so a switch to another HTTP is not made.
+    /// Requests in the protocol that was switched to would pass unjudged, so a switch to another HTTP, or to one within TLS, is not made.
     fn take_upgrade(&mut self, value: &[u8]) {
         let is_http = |protocol: &[u8]| {
             let begins = |word: &[u8]| protocol.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word));
-            begins(b"h2") || begins(b"http")
+            begins(b"h2") || begins(b"http") || begins(b"tls")
         };
         self.upgrade = true;
         self.upgrades_http |= value.split(|&byte| byte == b',').map(trim).any(is_http);

@@ -259,8 +259,8 @@ fn framings_with_two_readings_are_refused() {
         ("chunked with a parameter", "Transfer-Encoding: chunked;q=1\r\n", TransferEncoding),
         ("nearly chunked", "Transfer-Encoding: xchunked\r\n", TransferEncoding),
         ("a vertical tab before chunked", "Transfer-Encoding: \x0bchunked\r\n", FieldValue),
-        ("an upgrade with a length", "Upgrade: x\r\nContent-Length: 5\r\n", Upgrade),
-        ("an upgrade with chunks", "Upgrade: x\r\nTransfer-Encoding: chunked\r\n", Upgrade),
+        ("an upgrade with a length", "Connection: upgrade\r\nUpgrade: x\r\nContent-Length: 5\r\n", Upgrade),
+        ("an upgrade with chunks", "Upgrade: x\r\nConnection: upgrade\r\nTransfer-Encoding: chunked\r\n", Upgrade),
     ] {
         let text = format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
         assert_eq!(verdict(text.as_bytes()), Err(fault), "{name}");
@@ -316,6 +316,8 @@ fn what_the_head_means_is_told() {
         ("Upgrade: h2c\r\nConnection: Upgrade, HTTP2-Settings\r\n", false),
         ("Upgrade: websocket, H2C-14\r\nConnection: Upgrade\r\n", false),
         ("Upgrade: HTTP/2.0\r\nConnection: Upgrade\r\n", false),
+        ("Upgrade: TLS/1.2\r\nConnection: Upgrade\r\n", false),
+        ("Upgrade: websocket\r\nContent-Length: 5\r\n", false),
         // requests go on as they are
         ("Upgrade: h2c\r\nConnection: Upgrade, HTTP2-Settings\r\nContent-Length: 5\r\n", false),
     ] {

@@ -106,6 +106,7 @@ const NO_GROUP: Group = Group {
 pub(super) struct Left {
     pub ticket: Ticket,
     pub nodes: Active,
+    pub weight: f32,
     pub since: Timestamp,
     pub standing: Standing,
 }
@@ -382,7 +383,7 @@ impl Line {
         if empty {
             self.drop_group(waiter.group, &group);
         }
-        Some(Left { ticket, nodes: group.nodes, since: waiter.since, standing })
+        Some(Left { ticket, nodes: group.nodes, weight: group.weight, since: waiter.since, standing })
     }
 
     fn drop_group(&mut self, at: u32, group: &Group) {
@@ -433,20 +434,24 @@ impl Line {
         Some(next)
     }
 
-    /// Whether somebody waits whose request matters more than one of this class, or whose key would hold no more with a place of these nodes
-    /// than their key without.
-    pub(super) fn is_owed_by(&self, holder: &Active, criticality: Criticality) -> bool {
+    /// The one who is next, if its request matters more than one of this class, or its key would hold no more with a place of these nodes than
+    /// their key without, each for what its weight stands for.
+    pub(super) fn owed_by(&self, holder: &Active, weight: f32, criticality: Criticality) -> Option<Next> {
         let holds = |nodes: &Active| {
             let [key, ..] = *nodes;
             self.nodes.numbers(key).map_or(0.0, |[held, ..]| held)
         };
         let keeps = holds(holder) - 1.0;
-        let is_owed = |group: &Group| match group.criticality.cmp(&criticality) {
-            std::cmp::Ordering::Less => true,
-            std::cmp::Ordering::Equal => (holds(&group.nodes) + 1.0) / group.weight <= keeps,
-            std::cmp::Ordering::Greater => false,
-        };
-        self.groups().any(|(_, group)| is_owed(group))
+        let (before, from) = self.waiting.split_at_checked(criticality.position())?;
+        // most owe nothing, which is known without a look at all that wait
+        let matters_more = before.iter().any(|waiting| *waiting > 0);
+        if !matters_more && (from.first() == Some(&0) || keeps <= 0.0) {
+            return None;
+        }
+        let next = self.best(false)?;
+        let group = self.groups.get(next.group as usize)?;
+        let is_lighter = (holds(&group.nodes) + 1.0) / group.weight <= keeps / weight;
+        (matters_more || is_lighter).then_some(next)
     }
 
     /// The least important class that waits. A request that matters more leaves nothing to lighter ones: they would not get it, it would only

@@ -83,6 +83,7 @@ struct Held {
     nodes: Active,
     since: Timestamp,
     light: bool,
+    weight: f32,
     criticality: Criticality,
 }
 
@@ -207,7 +208,7 @@ impl Places {
         self.advance(now);
         if self.is_open(asks.criticality) {
             let nodes = self.line.nodes.enter_named(&asks.path, asks.label, asks.criticality);
-            return Arrived::Given(self.hold(nodes, now, false, asks.criticality));
+            return Arrived::Given(self.hold(nodes, now, false, (asks.weight, asks.criticality)));
         }
         let Some(ticket) = self.line.join(asks, now) else { return Arrived::NoRoom };
         self.hand_over(now, acts);
@@ -247,11 +248,13 @@ impl Places {
         self.tick(now, acts);
     }
 
-    /// Whether the holder of this place, who keeps the origin waiting himself, is to let go of it: somebody waits whose request matters more, or
-    /// whose key would hold no more with it than the holder's key without.
+    /// Returns whether a holder who keeps the origin waiting owes this place to the one who is next: a request that matters more, or one whose
+    /// key would hold no more with it than the holder's key without, each for what its weight stands for.
     pub fn gives_way(&self, place: PlaceId) -> bool {
         let held = self.named.get(place.slot as usize).copied().flatten().filter(|held| held.serial == place.serial);
-        held.is_some_and(|held| self.line.is_owed_by(&held.nodes, held.criticality))
+        let Some(held) = held.filter(|_| self.held == self.max) else { return false };
+        let next = self.line.owed_by(&held.nodes, held.weight, held.criticality);
+        next.is_some_and(|next| self.leaves().by(&next) == 0)
     }
 
     /// A request stops waiting, because its client left or its time is over. Says how it stood, if it still waited.
@@ -319,10 +322,16 @@ impl Places {
         self.advance(now);
         let nodes = self.line.nodes.enter_named(&asks.path, asks.label, asks.criticality);
         self.held = self.held.saturating_sub(1);
-        self.hold(nodes, since, false, asks.criticality)
+        self.hold(nodes, since, false, (asks.weight, asks.criticality))
     }
 
-    fn hold(&mut self, nodes: Active, since: Timestamp, light: bool, criticality: Criticality) -> PlaceId {
+    fn hold(
+        &mut self,
+        nodes: Active,
+        since: Timestamp,
+        light: bool,
+        (weight, criticality): (f32, Criticality),
+    ) -> PlaceId {
         self.held += 1;
         let Some(slot) = self.free.pop() else {
             self.line.nodes.quit(&nodes);
@@ -337,7 +346,7 @@ impl Places {
             *of_class += 1;
         }
         if let Some(named) = self.named.get_mut(slot as usize) {
-            *named = Some(Held { serial: self.serial, nodes, since, light, criticality });
+            *named = Some(Held { serial: self.serial, nodes, since, light, weight, criticality });
         }
         PlaceId { slot, serial: self.serial }
     }
@@ -366,23 +375,22 @@ impl Places {
         self.last = now;
     }
 
+    fn leaves(&self) -> Leaves {
+        let (reserve, least) = (self.reserve.places(self.max), self.line.least_important());
+        Leaves { reserve, reserved: self.spec.reserved, max: self.max, least }
+    }
+
     fn hand_over(&mut self, now: Timestamp, acts: &mut impl FnMut(Act<PlaceId>)) {
         while self.held < self.max && self.line.waiting() > 0 {
             let free = self.max - self.held;
-            let (reserve, reserved, max) = (self.reserve.places(self.max), self.spec.reserved, self.max);
-            let least = self.line.least_important();
-            let may_go = |next: &Next| {
-                let part = if next.criticality < least { 0.0 } else { Line::part(next.score, next.top) };
-                let leaves = (reserve * part).floor() as u32;
-                free > leaves.max(reserved.before(next.criticality, max))
-            };
-            let Some(next) = self.line.next_of(may_go) else { return };
+            let leaves = self.leaves();
+            let Some(next) = self.line.next_of(|next| free > leaves.by(next)) else { return };
             let Some(left) = self.line.oldest(&next).and_then(|ticket| self.line.leave(ticket)) else { return };
             let light = next.score <= next.top / 2.0;
             if light {
                 self.reserve.learn(now.since(left.since), self.max, now);
             }
-            let place = self.hold(left.nodes, now, light, next.criticality);
+            let place = self.hold(left.nodes, now, light, (left.weight, next.criticality));
             acts(Act::Given(left.ticket, place));
         }
     }
@@ -393,6 +401,23 @@ impl Places {
             self.reserve.learn(now.since(left.since), self.max, now);
         }
         self.line.nodes.quit(&left.nodes);
+    }
+}
+
+/// What is kept of free places for others than the next one.
+struct Leaves {
+    reserve: f32,
+    reserved: Reserved,
+    max: u32,
+    least: Criticality,
+}
+
+impl Leaves {
+    /// How many places this one leaves free.
+    fn by(&self, next: &Next) -> u32 {
+        let part = if next.criticality < self.least { 0.0 } else { Line::part(next.score, next.top) };
+        let lighter = (self.reserve * part).floor() as u32;
+        lighter.max(self.reserved.before(next.criticality, self.max))
     }
 }
 

@@ -53,6 +53,8 @@ struct Cell {
     /// Nanoseconds, and in the two highest bits the class.
     since: AtomicU64,
     label: [AtomicU64; 3],
+    /// The bits of a number.
+    weight: AtomicU32,
 }
 
 /// Nanoseconds of 146 years.
@@ -174,7 +176,7 @@ impl PlaceDoor {
     }
 
     /// A place, while the door is open.
-    fn take(&self, Asks { path, criticality, label, .. }: &Asks, now: Timestamp) -> Option<Place> {
+    fn take(&self, Asks { path, weight, criticality, label }: &Asks, now: Timestamp) -> Option<Place> {
         let reserved = Reserved::from_word(self.reserved.load(Ordering::Relaxed));
         // Acquire and release: who takes a place that another gave back sees its cell free
         let leaves = |max: u32| reserved.before(*criticality, max);
@@ -199,6 +201,7 @@ impl PlaceDoor {
             for (word, part) in cell.label.iter().zip(label.0) {
                 word.store(part, Ordering::Relaxed);
             }
+            cell.weight.store(weight.to_bits(), Ordering::Relaxed);
             cell.since.store(now.nanos() & SINCE | (*criticality as u64) << 62, Ordering::Relaxed);
             // Release: who counts it reads what was written
             cell.state.store(TAKEN, Ordering::Release);
@@ -257,19 +260,32 @@ impl PlaceDoor {
         });
     }
 
-    /// Whether the holder of this place, who keeps the origin waiting himself, is to let go of it. Costs a lock where somebody waits.
-    pub fn gives_way(&self, place: &Place, now: impl FnOnce() -> Timestamp) -> bool {
+    /// The holder of this place keeps the origin waiting: gives it back if somebody who waits is owed it. Costs a lock where somebody waits.
+    ///
+    /// # Errors
+    /// The place, which stays the holder's.
+    pub fn give_way(&self, place: Place, now: impl FnOnce() -> Timestamp) -> Result<(), Place> {
         if self.word.load(Ordering::Relaxed) & BUSY == 0 {
-            return false;
+            return Err(place);
         }
-        self.locked(now(), |inner, _| {
+        self.locked(now(), |inner, now| {
             self.count(inner);
-            let place = match place.0 {
+            let id = match place.0 {
                 Way::Cell(at) => inner.counted.get(at as usize).copied().flatten(),
                 Way::Named(place) => Some(place),
                 Way::Nobodys => None,
             };
-            place.is_some_and(|place| inner.places.gives_way(place))
+            let Some(id) = id.filter(|id| inner.places.gives_way(*id)) else { return Err(place) };
+            if let Way::Cell(at) = place.0
+                && let (Some(cell), Some(counted)) = (self.cells().get(at as usize), inner.counted.get_mut(at as usize))
+            {
+                *counted = None;
+                // Release: who takes the cell next finds it uncounted
+                cell.state.store(FREE, Ordering::Release);
+            }
+            let outcomes = &mut inner.outcomes;
+            inner.places.give_back(id, now, &mut |act| outcomes.note(act));
+            Ok(())
         })
     }
 
@@ -333,7 +349,8 @@ impl PlaceDoor {
             let label = Label(cell.label.each_ref().map(|word| word.load(Ordering::Relaxed)));
             let since = cell.since.load(Ordering::Relaxed);
             let criticality = Criticality::ALL.get((since >> 62) as usize).copied().unwrap_or_default();
-            let asks = Asks { path, weight: 1.0, criticality, label };
+            let weight = f32::from_bits(cell.weight.load(Ordering::Relaxed));
+            let asks = Asks { path, weight, criticality, label };
             *counted = Some(inner.places.adopt(&asks, Timestamp::from_nanos(since & SINCE), inner.now));
         }
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
-use tidegate_limits::door::{Asks, Entry, Place, PlaceDoor, PlacesSpec, Reserve, Standing, Waiting};
+use tidegate_limits::door::{Asks, Entry, Place, PlaceDoor, PlacesSpec, Reserve, Reserved, Standing, Waiting};
 use tidegate_limits::units::{Criticality, Timestamp};
 
 use crate::world::{MS, path};
@@ -35,36 +35,70 @@ fn asks(host: u32) -> Asks {
     Asks { path: path(host), weight: 1.0, criticality: Criticality::Default, ..Asks::NOBODY }
 }
 
-#[test]
-fn who_keeps_a_place_idle_owes_it_to_who_would_hold_no_more() {
-    let door = PlaceDoor::new(PlacesSpec { reserve: Reserve::None, ..PlacesSpec::new(3) });
-    let (mut seconds, at) = (0_u64, |seconds: u64| Timestamp::from_nanos(seconds * 1_000 * MS));
-    let given = |entry: Entry| match entry {
+fn waits(door: &Arc<PlaceDoor>, asks: &Asks, seconds: u64) -> Waiting {
+    match door.arrive(asks, at(seconds)) {
+        Entry::Waits { waiting, .. } => waiting,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn given(door: &Arc<PlaceDoor>, asks: &Asks, seconds: u64) -> Place {
+    match door.arrive(asks, at(seconds)) {
         Entry::Given(place) => place,
         other => panic!("{other:?}"),
-    };
-    let mut held: Vec<Place> = (0..3).map(|_| given(door.arrive(&asks(1 << 16), at(0)))).collect();
-    let owes = |held: &[Place], seconds| held.iter().all(|place| door.gives_way(place, || at(seconds)));
-    assert!(!owes(&held, seconds), "nobody waits");
-    for host in [2, 3] {
-        seconds += 1;
-        let Entry::Waits { waiting, .. } = door.arrive(&asks(host << 16), at(seconds)) else { panic!("{host} waits") };
-        assert!(owes(&held, seconds), "{host} would hold one place, and the other more");
-        door.give_back(held.pop().unwrap(), || at(seconds));
-        let place = wait(waiting).expect("it has the place");
-        std::mem::forget(place);
     }
-    let Entry::Waits { waiting, .. } = door.arrive(&asks(4 << 16), at(9)) else { panic!("it waits") };
-    assert!(!owes(&held, 9), "the last place is anybody's own");
-    let background = Asks { criticality: Criticality::Background, ..asks(5 << 16) };
-    let Entry::Waits { waiting: less, .. } = door.arrive(&background, at(9)) else { panic!("it waits") };
-    assert!(!owes(&held, 9));
-    let critical = Asks { criticality: Criticality::Critical, ..asks(6 << 16) };
-    let Entry::Waits { waiting: more, .. } = door.arrive(&critical, at(9)) else { panic!("it waits") };
-    assert!(owes(&held, 9), "it matters more");
-    drop((waiting, less, more));
-    assert!(!owes(&held, 9), "nobody waits any more");
-    held.drain(..).for_each(|place| door.give_back(place, || at(10)));
+}
+
+fn at(seconds: u64) -> Timestamp {
+    Timestamp::from_nanos(seconds * 1_000 * MS)
+}
+
+#[test]
+fn who_keeps_a_place_idle_gives_it_to_who_would_hold_no_more() {
+    let door = PlaceDoor::new(PlacesSpec { reserve: Reserve::None, ..PlacesSpec::new(3) });
+    let mut held: Vec<Place> = (0..3).map(|_| given(&door, &asks(1 << 16), 0)).collect();
+    let owes = |held: &mut Vec<Place>, seconds| {
+        let place = held.pop().unwrap();
+        door.give_way(place, || at(seconds)).map_err(|place| held.push(place)).is_ok()
+    };
+    assert!(!owes(&mut held, 0), "nobody waits");
+    let mut others = Vec::new();
+    for host in [2, 3] {
+        let waiting = waits(&door, &asks(host << 16), u64::from(host));
+        assert!(owes(&mut held, u64::from(host)), "{host} would hold one place, and the other more");
+        others.push(wait(waiting).expect("it has the place"));
+    }
+    let own = waits(&door, &asks(4 << 16), 9);
+    assert!(!owes(&mut held, 9), "the last place is anybody's own");
+    let background = waits(&door, &Asks { criticality: Criticality::Background, ..asks(5 << 16) }, 9);
+    assert!(!owes(&mut held, 9));
+    let critical = waits(&door, &Asks { criticality: Criticality::Critical, ..asks(6 << 16) }, 9);
+    assert!(owes(&mut held, 9), "it matters more");
+    others.push(wait(critical).expect("it has the place"));
+    drop((own, background));
+    others.drain(..).for_each(|place| door.give_back(place, || at(10)));
+    assert_eq!(door.held(), 0);
+}
+
+#[test]
+fn places_are_owed_by_weight_and_only_those_that_would_be_given() {
+    let door = PlaceDoor::new(PlacesSpec { reserve: Reserve::None, ..PlacesSpec::new(4) });
+    let tenant = Asks { weight: 4.0, ..asks(1 << 16) };
+    let mut held: Vec<Place> = (0..4).map(|_| given(&door, &tenant, 0)).collect();
+    let waiting = waits(&door, &asks(2 << 16), 1);
+    let place = held.pop().unwrap();
+    held.push(door.give_way(place, || at(1)).expect_err("three for four are less than one for one"));
+    drop(waiting);
+    held.drain(..).for_each(|place| door.give_back(place, || at(2)));
+    // one place is kept for what matters more, so nobody gets what is let go
+    let reserved = Reserved::new([0.3, 0.0, 0.0, 0.0]);
+    let door = PlaceDoor::new(PlacesSpec { reserve: Reserve::None, reserved, ..PlacesSpec::new(3) });
+    let mut held: Vec<Place> = (0..2).map(|_| given(&door, &asks(1 << 16), 0)).collect();
+    let waiting = waits(&door, &asks(2 << 16), 1);
+    let place = held.pop().unwrap();
+    held.push(door.give_way(place, || at(1)).expect_err("a place is free, and kept"));
+    drop(waiting);
+    held.drain(..).for_each(|place| door.give_back(place, || at(2)));
 }
 
 #[test]
