@@ -133,7 +133,8 @@ impl Promise {
             }
             Promise::Places { max } => Ok(Terms::Places(max)),
             Promise::Values { max, window, sliding } => {
-                ValuesTerms::new(&QuotaTerms::new(max, window)?, sliding).map(Terms::Values)
+                let QuotaTerms { window_micros, max } = QuotaTerms::new(max, window)?;
+                ValuesTerms::new(window_micros, max, sliding).map(Terms::Values)
             }
         }
     }

@@ -28,7 +28,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::promise::QuotaTerms;
 use super::{Answer, StoreKey};
 use crate::units::OutOfRange;
 
@@ -47,8 +46,7 @@ impl ValuesTerms {
     /// The most values that a store keeps of a key: some 12 MB.
     pub const MOST: u32 = 100_000;
 
-    pub(super) fn new(quota: &QuotaTerms, sliding: bool) -> Result<ValuesTerms, OutOfRange> {
-        let QuotaTerms { window_micros, max } = *quota;
+    pub(super) fn new(window_micros: u64, max: u32, sliding: bool) -> Result<ValuesTerms, OutOfRange> {
         match max <= ValuesTerms::MOST {
             true => Ok(ValuesTerms { window_micros, max, sliding }),
             false => Err(OutOfRange { allowed: "at most 100000 values" }),
@@ -165,8 +163,8 @@ mod tests {
 
     #[test]
     fn more_values_than_a_store_keeps_are_refused() {
-        let quota = |max| QuotaTerms { window_micros: SECOND, max };
-        assert!(ValuesTerms::new(&quota(100_000), true).is_ok() && ValuesTerms::new(&quota(100_001), false).is_err());
+        assert!(ValuesTerms::new(SECOND, 100_000, true).is_ok());
+        assert!(ValuesTerms::new(SECOND, 100_001, false).is_err());
     }
 
     proptest! {
