@@ -214,17 +214,22 @@ impl<'a> Fields<'a> {
         if !expectations.iter().all(|expectation| expectation.eq_ignore_ascii_case(b"100-continue")) {
             return None;
         }
-        let upgrade = names.iter().any(|name| name == "upgrade");
+        let recent = version == Version::Http11;
+        let option = |wanted: &str| options.iter().any(|option| option == wanted);
+        let protocols = values("upgrade").into_iter().flat_map(|value| value.split(|byte| *byte == b','));
+        let protocols: Vec<String> = protocols
+            .map(|name| String::from_utf8_lossy(name).trim_matches([' ', '\t']).to_ascii_lowercase())
+            .collect();
+        let carries_http = |name: &String| ["h2", "http", "tls"].iter().any(|start| name.starts_with(start));
+        let upgrade = recent && option("upgrade") && !protocols.is_empty() && !protocols.iter().any(carries_http);
         if upgrade && has_body {
             return None;
         }
-        let recent = version == Version::Http11;
-        let option = |wanted: &str| options.iter().any(|option| option == wanted);
         Some(Fields {
             host,
             body,
             expect_continue: !expectations.is_empty() && recent && has_body,
-            upgrade: upgrade && recent,
+            upgrade,
             keep_alive: !option("close") && (recent || option("keep-alive")),
             hop_by_hop: names.iter().any(|name| HOP_BY_HOP.contains(&name.as_str())),
         })

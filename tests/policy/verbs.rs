@@ -80,7 +80,7 @@ fn check_accepts_what_is_valid_and_warnings_unless_denied() {
     assert!(out(&detailed).contains("metric series: at most "));
     let production = path("conf/production.yaml");
     let capped = tidegate(&["check", production.to_str().unwrap(), "-v"]);
-    assert!(out(&capped).contains("origin app: 400 at once, 800 wait; 1288 KiB of memory\n"), "{}", out(&capped));
+    assert!(out(&capped).contains("origin app: 400 at once, 800 wait; 1291 KiB of memory\n"), "{}", out(&capped));
     assert!(out(&detailed).contains("overload: refuses from a delay of 50ms, 85% of the memory "));
 
     let complete = path("conf/complete.yaml");

@@ -21,7 +21,7 @@ fn the_bound_on_series_is_as_documented() {
         + 2 * routes
         + 26 * forwarding
         + 6 * slots
-        + 50 * origins
+        + 54 * origins
         + 2 * addresses
         + 14 * limits
         + nodes
