@@ -230,7 +230,7 @@ impl Line {
         self.waiting
     }
 
-    /// What keys and networks used lately, by hash, part by part: see [`Nodes::uses`].
+    /// What keys and networks used lately, by hash, part by part: as the nodes give them.
     pub fn uses(&self, from: usize, most: usize, into: &mut Vec<(u64, f32)>) -> Option<usize> {
         self.nodes.uses(from, most, into)
     }

@@ -5,7 +5,9 @@ pub mod state;
 
 use std::time::Duration;
 
-use super::form::{Allowance, Bound, Counts, Form, FromWords, LimitKind, Part, Shareable, ceil_seconds, compared, max_penalty};
+use super::form::{
+    Allowance, Bound, Counts, Form, FromWords, LimitKind, Part, Shareable, ceil_seconds, compared, max_penalty,
+};
 use super::words::{At, Fault, Takes, Value, Word, Words};
 use super::{Kind, MAX, MAX_PENALTY, SLIDING, WINDOW};
 use crate::limiter::kind::{RefusedCount, Sketch};
