@@ -4,8 +4,9 @@
 //! begun. A snapshot that cannot be used is never used in part: the process says why, and begins with full budgets.
 //!
 //! A thread of its own writes them, and holds no lock that a request takes, but for copying what a `fair_share` knows of at most some
-//! thousand clients. After each 64 KiB it offers the processor to others, so that on one CPU, too, no request waits for more than that. It
-//! takes at most 1 % of a core: a snapshot that took 30 ms is followed by none for 3 s. A file appears whole or not at all, as it is written beside and then takes the other's name. When no request ended and nothing
+//! thousand clients. After each 64 KiB it offers the processor to others, so that requests on the same CPU need not wait for the rest. It takes
+//! at most 1 % of a core: a snapshot that took 30 ms is followed by none for 3 s. A file appears whole or not at all, as it is written beside
+//! and then takes the other's name. When no request ended and nothing
 //! was ordered since the last one, none is written.
 //!
 //! Bans are a file of their own, which is written at once when an order changes them, and always with fsync: see [`kept`](crate::running::kept_bans).
