@@ -25,8 +25,10 @@ use crate::site::{Site, Start};
 pub const RATE: u64 = 10_000;
 const SLICE: Duration = Duration::from_millis(1_500);
 const CONNECTIONS: usize = 64;
-/// Not counted: the beginning of each slice.
-const SETTLING: usize = 2_000;
+/// Not counted: the requests of the beginning of each slice, 200 ms.
+fn settling(rate: u64) -> usize {
+    rate as usize / 5
+}
 
 /// Latencies by steps of an eighth of an octave, from a microsecond on.
 #[derive(Debug, Clone, Default)]
@@ -71,9 +73,9 @@ impl Histogram {
         0.0
     }
 
-    /// Of one slice at this server.
-    pub fn of(site: &Site, server: SocketAddr) -> io::Result<Histogram> {
-        let output = site.ours().args(["pace", &server.to_string()]).stderr(Stdio::inherit()).output()?;
+    /// Of one slice at this server, at this many requests a second.
+    pub fn of(site: &Site, server: SocketAddr, rate: u64) -> io::Result<Histogram> {
+        let output = site.ours().args(["pace", &server.to_string(), &rate.to_string()]).stderr(Stdio::inherit()).output()?;
         let slice = Histogram::parse(&String::from_utf8_lossy(&output.stdout));
         slice.filter(|slice| slice.count() > 0).ok_or_else(|| io::Error::other("no latencies"))
     }
@@ -92,14 +94,14 @@ impl Histogram {
 }
 
 /// Asks at the rate for one slice, and prints the histogram.
-pub fn pace(server: SocketAddr) -> io::Result<()> {
+pub fn pace(server: SocketAddr, rate: u64) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-    let histogram = LocalSet::new().block_on(&runtime, paced(server))?;
+    let histogram = LocalSet::new().block_on(&runtime, paced(server, rate))?;
     println!("{}", histogram.line());
     Ok(())
 }
 
-async fn paced(server: SocketAddr) -> io::Result<Histogram> {
+async fn paced(server: SocketAddr, rate: u64) -> io::Result<Histogram> {
     let mut idle = VecDeque::new();
     for _ in 0..CONNECTIONS {
         let stream = TcpStream::connect(server).await?;
@@ -107,7 +109,7 @@ async fn paced(server: SocketAddr) -> io::Result<Histogram> {
         idle.push_back(stream);
     }
     let (idle, histogram) = (Rc::new(RefCell::new(idle)), Rc::new(RefCell::new(Histogram::default())));
-    let interval = Duration::from_secs(1) / RATE as u32;
+    let interval = Duration::from_secs(1) / rate as u32;
     let begin = Instant::now();
     let all = (SLICE.as_nanos() / interval.as_nanos()) as usize;
     let mut tasks = Vec::with_capacity(all);
@@ -137,7 +139,7 @@ async fn paced(server: SocketAddr) -> io::Result<Histogram> {
                 if answer.status != 200 {
                     return Err(io::Error::other("an answer other than 200"));
                 }
-                if number >= SETTLING {
+                if number >= settling(rate) {
                     histogram.borrow_mut().note(due.elapsed().as_nanos() as f64 / 1000.0);
                 }
                 idle.borrow_mut().push_back(stream);
@@ -181,7 +183,7 @@ pub fn run(site: &Site, proxies: Layout, kinds: &[Kind], rounds: usize, picture:
     let mut found: Vec<Histogram> = vec![Histogram::default(); servers.len()];
     for round in 0..=rounds {
         for (histogram, (name, address, _)) in found.iter_mut().zip(&servers) {
-            let slice = Histogram::of(site, *address).map_err(|error| io::Error::other(format!("{name}: {error}")))?;
+            let slice = Histogram::of(site, *address, RATE).map_err(|error| io::Error::other(format!("{name}: {error}")))?;
             // the first is to warm up
             if round > 0 {
                 histogram.add(&slice);

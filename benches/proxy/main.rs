@@ -61,7 +61,10 @@ fn main() -> ExitCode {
         ["load", proxy, ref plan @ ..] => {
             proxy.parse().map_err(io::Error::other).and_then(|proxy| load::drive(proxy, &Plan::read(plan)?))
         }
-        ["pace", server] => server.parse().map_err(io::Error::other).and_then(latency::pace),
+        ["pace", server, rate] => match (server.parse(), rate.parse()) {
+            (Ok(server), Ok(rate)) => latency::pace(server, rate),
+            _ => Err(io::Error::other("pace ADDRESS RATE")),
+        },
         _ if bare::serve(&words).is_some() => Ok(()),
         _ => match Options::parse(&words) {
             Ok(Some(options)) => run(&options),
