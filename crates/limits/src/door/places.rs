@@ -252,7 +252,8 @@ impl Places {
     /// key would hold no more with it than the holder's key without, each for what its weight stands for.
     pub fn gives_way(&self, place: PlaceId) -> bool {
         let held = self.named.get(place.slot as usize).copied().flatten().filter(|held| held.serial == place.serial);
-        let Some(held) = held.filter(|_| self.held == self.max) else { return false };
+        // of more places than there are now, those that are given back first go to nobody
+        let Some(held) = held.filter(|_| self.held >= self.max) else { return false };
         let next = self.line.owed_by(&held.nodes, held.weight, held.criticality);
         next.is_some_and(|next| self.leaves().by(&next) == 0)
     }

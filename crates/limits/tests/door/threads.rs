@@ -81,6 +81,22 @@ fn who_keeps_a_place_idle_gives_it_to_who_would_hold_no_more() {
 }
 
 #[test]
+fn of_more_places_than_there_are_now_those_kept_idle_go_first() {
+    let door = PlaceDoor::new(PlacesSpec { reserve: Reserve::None, ..PlacesSpec::new(4) });
+    let mut held: Vec<Place> = (0..4).map(|_| given(&door, &asks(1 << 16), 0)).collect();
+    door.set_max(2, at(1));
+    let waiting = waits(&door, &asks(2 << 16), 2);
+    for left in [3, 2] {
+        assert!(door.give_way(held.pop().unwrap(), || at(3)).is_ok(), "still {left} for two places");
+        assert_eq!(door.held(), left);
+    }
+    assert!(door.give_way(held.pop().unwrap(), || at(4)).is_ok());
+    held.push(wait(waiting).expect("one of two is free"));
+    held.drain(..).for_each(|place| door.give_back(place, || at(5)));
+    assert_eq!(door.held(), 0);
+}
+
+#[test]
 fn places_are_owed_by_weight_and_only_those_that_would_be_given() {
     let door = PlaceDoor::new(PlacesSpec { reserve: Reserve::None, ..PlacesSpec::new(4) });
     let tenant = Asks { weight: 4.0, ..asks(1 << 16) };
