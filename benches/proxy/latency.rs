@@ -75,7 +75,8 @@ impl Histogram {
 
     /// Of one slice at this server, at this many requests a second.
     pub fn of(site: &Site, server: SocketAddr, rate: u64) -> io::Result<Histogram> {
-        let output = site.ours().args(["pace", &server.to_string(), &rate.to_string()]).stderr(Stdio::inherit()).output()?;
+        let output =
+            site.ours().args(["pace", &server.to_string(), &rate.to_string()]).stderr(Stdio::inherit()).output()?;
         let slice = Histogram::parse(&String::from_utf8_lossy(&output.stdout));
         slice.filter(|slice| slice.count() > 0).ok_or_else(|| io::Error::other("no latencies"))
     }
@@ -183,7 +184,8 @@ pub fn run(site: &Site, proxies: Layout, kinds: &[Kind], rounds: usize, picture:
     let mut found: Vec<Histogram> = vec![Histogram::default(); servers.len()];
     for round in 0..=rounds {
         for (histogram, (name, address, _)) in found.iter_mut().zip(&servers) {
-            let slice = Histogram::of(site, *address, RATE).map_err(|error| io::Error::other(format!("{name}: {error}")))?;
+            let slice =
+                Histogram::of(site, *address, RATE).map_err(|error| io::Error::other(format!("{name}: {error}")))?;
             // the first is to warm up
             if round > 0 {
                 histogram.add(&slice);

@@ -65,9 +65,13 @@ pub(super) fn find(context: &Context, text: &str) -> Result<Found, Answer> {
             clients.push(client);
         }
     }
-    // an address inside of what counts as one client is that client
+    // an address inside of what counts as one client is that client; a network of addresses that a translator (NAT64) wrote is many clients
     let network = network.map(|network| match client.network {
-        ClientNetwork::Prefix(counted) if counted.length() < network.length() => counted,
+        ClientNetwork::Prefix(counted)
+            if counted.length() < network.length() && (counted.contains(network.address()) || is_address(network)) =>
+        {
+            counted
+        }
         _ => network,
     });
     Ok(Found { name: context.name_of(&client), clients, network })
@@ -105,6 +109,10 @@ pub(super) fn network(text: &str) -> Option<Option<Prefix>> {
     let bracketed = bracketed.filter(|text| text.parse::<Ipv6Addr>().is_ok());
     let address = bracketed.unwrap_or(text).parse().ok().map(|address| Prefix::around(address, 32, 128));
     address.or_else(|| parse_cidr_or_everyone(text).ok().map(|(prefix, _)| prefix)).map(Some)
+}
+
+fn is_address(network: Prefix) -> bool {
+    network.length() == if network.address().is_ipv4() { 32 } else { 128 }
 }
 
 /// The client at the first address of a network; without one, the client of UNIX sockets.

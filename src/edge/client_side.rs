@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::absence::Absence;
 use super::answer_deadline::AnswerDeadline;
 use super::connection_info::ConnectionInfo;
+use super::idle_place::Lent;
 use crate::system::buffers::Share;
 
 /// The client's side of one request. All of it can be changed through a shared reference, as Pingora lends a connection only so.
@@ -20,6 +21,8 @@ pub struct ClientSide {
     pub absence: Absence,
     /// What request and answer hold of the process's buffers.
     pub share: Share,
+    /// The place at the origin, which the client may keep idle.
+    pub lent: Lent,
     /// The answer was broken off, and only the end of the connection can say so.
     cut: AtomicBool,
 }
@@ -32,6 +35,7 @@ impl ClientSide {
             deadline: AnswerDeadline::default(),
             absence: Absence::default(),
             share: Share::default(),
+            lent: Lent::default(),
             cut: AtomicBool::new(false),
         }
     }
@@ -40,6 +44,7 @@ impl ClientSide {
     pub fn restart(&mut self) {
         self.deadline.clear();
         self.absence = Absence::default();
+        self.lent = Lent::default();
         self.share.clear();
     }
 

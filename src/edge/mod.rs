@@ -26,6 +26,7 @@ pub mod common;
 pub mod connection;
 pub mod connection_info;
 pub mod h2;
+pub mod idle_place;
 pub mod limits;
 pub mod listen;
 pub mod listening;

@@ -30,6 +30,7 @@ use super::answer_deadline::LateAnswer;
 use super::client_side::ClientSide;
 use super::common::Edge;
 use super::connection_info::ConnectionInfo;
+use super::idle_place::{GaveWay, IdlePlace};
 use super::min_rate::TransferCredit;
 use super::transport::Transport;
 use crate::system::buffers::{SWITCHED_READ, Stall, poll_piece};
@@ -86,6 +87,7 @@ pub struct Wire<S> {
     upload: TransferCredit,
     download: TransferCredit,
     stall: Stall,
+    idle_place: IdlePlace,
     /// A part of the answer's body was written since the client was last found to have taken all.
     owes: bool,
     /// Of the transport's bytes: how many had left when this was last looked at.
@@ -119,6 +121,7 @@ impl<S: IO> Wire<S> {
             upload,
             download,
             stall: Stall::default(),
+            idle_place: IdlePlace::default(),
             owes: false,
             sent: 0,
             hop_by_hop: true,
@@ -233,11 +236,16 @@ impl<S: IO> Wire<S> {
         match self.poll_body(cx, buf) {
             Poll::Pending if self.holds_back || self.reading == Reading::Switched => Poll::Pending,
             Poll::Pending => {
+                // once the answer has begun both sides may have nothing to say for a while
+                if self.answer == Answer::Awaited {
+                    self.poll_idle(cx)?;
+                }
                 ready!(self.upload.poll_wait(cx));
                 let late = self.upload.is_over();
                 Poll::Ready(Err(self.fault(if late { BodyFault::LateUpload } else { BodyFault::SlowUpload })))
             }
             Poll::Ready(Ok(taken)) => {
+                self.idle_place.over();
                 self.upload.progressed(taken);
                 let goes_on = matches!(self.reading, Reading::Length(_) | Reading::Chunked(_));
                 if goes_on && self.upload.is_over() {
@@ -340,8 +348,20 @@ impl<S: IO> Wire<S> {
             self.download.progressed(usize::try_from(sent - self.sent).unwrap_or(usize::MAX));
             self.sent = sent;
         }
+        self.poll_idle(cx)?;
         ready!(self.download.poll_wait(cx));
         Poll::Ready(Err(self.fault(BodyFault::SlowDownload)))
+    }
+
+    /// The client is waited for.
+    ///
+    /// # Errors
+    /// Others wait for the place that it keeps idle, and have it now.
+    fn poll_idle(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        match self.idle_place.poll_lent(&self.client.lent, cx) {
+            Poll::Ready(()) => Err(GaveWay.into()),
+            Poll::Pending => Ok(()),
+        }
     }
 
     /// Sends what can be sent and ends our side of the stream.
@@ -377,6 +397,7 @@ impl<S: IO> Wire<S> {
             Poll::Ready(Ok(0)) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
             Poll::Ready(Ok(sent)) => {
                 self.download.progressed(sent);
+                self.idle_place.over();
                 self.stall.over();
                 self.outbox.advance(sent.min(self.outbox.len()));
                 Poll::Ready(Ok(sent))
@@ -389,6 +410,10 @@ impl<S: IO> Wire<S> {
                 if self.stall.poll_cut(&self.client.share, cx).is_ready() {
                     self.ended = true;
                     return Poll::Ready(Err(self.fault(BodyFault::BuffersFull)));
+                }
+                if let Err(gave_way) = self.poll_idle(cx) {
+                    self.ended = true;
+                    return Poll::Ready(Err(gave_way));
                 }
                 ready!(self.download.poll_wait(cx));
                 let late = !switched && self.download.is_over();

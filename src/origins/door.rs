@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::{sleep, timeout};
 
 use crate::door::{Asks, Entry, Path, Place, PlaceDoor, Places, PlacesSpec, Standing, UpgradedDoor, UpgradedPlace};
+use crate::edge::idle_place::GivesWay;
 use crate::engine::{NoPlace, NoPlaceReason};
 use crate::policy::InflightCap;
 use crate::system::clock::Clock;
@@ -74,6 +75,7 @@ pub struct OriginPlace {
     door: Arc<OriginDoor>,
     path: Path,
     place: Option<Place>,
+    lent: Option<Arc<LentPlace>>,
     upgraded: Option<UpgradedPlace>,
 }
 
@@ -100,15 +102,41 @@ impl OriginPlace {
         self.place.is_none()
     }
 
+    /// Lends the place to whoever waits for the request's client, who may give it away. `None` if there is no cap, or if it is lent already.
+    pub fn lend(&mut self) -> Option<Arc<LentPlace>> {
+        let place = if self.is_capped() { self.place.take() } else { None }?;
+        let lent = Arc::new(LentPlace { door: Arc::clone(&self.door), place: Mutex::new(Some(place)) });
+        self.lent = Some(Arc::clone(&lent));
+        Some(lent)
+    }
+
     /// Whether there is a cap.
     pub fn is_capped(&self) -> bool {
         self.door.places.max() < PlacesSpec::UNCAPPED
     }
 
     fn give_back(&mut self) {
-        if let Some(place) = self.place.take() {
+        let lent = || self.lent.take()?.place.lock().take();
+        if let Some(place) = self.place.take().or_else(lent) {
             self.door.places.give_back(place, || self.door.clock.now());
         }
+    }
+}
+
+/// The same place in the hands of whoever waits for the request's client.
+#[derive(Debug)]
+pub struct LentPlace {
+    door: Arc<OriginDoor>,
+    /// Only one task asks for it, so it is never waited for.
+    place: Mutex<Option<Place>>,
+}
+
+impl GivesWay for LentPlace {
+    fn give_way(&self) -> bool {
+        let mut held = self.place.lock();
+        let Some(place) = held.take() else { return false };
+        *held = self.door.places.give_way(place, || self.door.clock.now()).err();
+        held.is_none()
     }
 }
 
@@ -221,7 +249,13 @@ impl OriginDoor {
         now: Timestamp,
         longest: Duration,
     ) -> Result<OriginPlace, NoPlace> {
-        let held = |place| OriginPlace { door: Arc::clone(self), path: asks.path, place: Some(place), upgraded: None };
+        let held = |place| OriginPlace {
+            door: Arc::clone(self),
+            path: asks.path,
+            place: Some(place),
+            lent: None,
+            upgraded: None,
+        };
         let (mut waiting, tick) = match self.places.arrive(asks, now) {
             Entry::Given(place) => return Ok(held(place)),
             Entry::NoRoom => return Err(self.refused(NoPlaceReason::PushedOut, asks, &Standing::default())),

@@ -4,6 +4,7 @@ use pingora::{Error, ErrorSource, ErrorType};
 
 use crate::answer::Fault;
 use crate::edge::answer_deadline::LateAnswer;
+use crate::edge::idle_place::GaveWay;
 use crate::system::cause::cause_of;
 use tidegate_http::fault::AnswerFault;
 use tidegate_http::fault::BodyFault;
@@ -13,6 +14,9 @@ pub fn fault_of(e: &Error) -> Fault {
     use ErrorType as Is;
     if let Some(fault) = cause_of::<BodyFault>(e) {
         return fault.into();
+    }
+    if GaveWay::caused(e) {
+        return Fault::ClientTimeout;
     }
     if LateAnswer::caused(e) {
         return Fault::OriginTimeout;

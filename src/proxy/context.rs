@@ -9,7 +9,7 @@ use http::{HeaderValue, StatusCode};
 
 use crate::answer::{self, Fault, Form, RouteFields};
 use crate::engine::{Evaluation, Holds, Outcome, Refusal, Verdict};
-use crate::origins::door::OriginPlace;
+use crate::origins::door::{GAVE_WAY, OriginPlace};
 use crate::origins::origin::{Attempt, OriginState};
 use crate::policy::{Action, FieldStyle, Route};
 use crate::running::generation::Generation;
@@ -243,6 +243,16 @@ impl RequestContext {
         }
         self.switch_refused = true;
         false
+    }
+
+    /// It ends for the sake of another that has its place now.
+    pub fn gave_way(&mut self) {
+        // nothing is kept for what the origin may still do: it waits for the client
+        self.at_work = false;
+        self.place = None;
+        if let (Some(origin), Some(evaluation)) = (self.origin_index(), &self.evaluation) {
+            self.generation.metrics().origin_shed(origin, GAVE_WAY, evaluation.decision.class.criticality);
+        }
     }
 
     /// The answer is complete although the request is not: gives back what it held while the origin worked.

@@ -27,6 +27,7 @@ use super::context::RequestContext;
 use super::downstream::Downstream;
 use super::{attempts, forward, observe, outcome, response};
 use crate::edge::h2::session::take_judged;
+use crate::origins::door::OriginPlace;
 use crate::origins::http2;
 use crate::origins::way::Way;
 use crate::running::process::Process;
@@ -86,6 +87,11 @@ impl ProxyHttp for Gate {
 
     async fn upstream_peer(&self, session: &mut Session, slot: &mut Slot) -> pingora::Result<Box<HttpPeer>> {
         let context = slot.context(self);
+        if let Some(client) = session.client()
+            && let Some(place) = context.place.as_mut().and_then(OriginPlace::lend)
+        {
+            client.lent.lend(place);
+        }
         let mut target = forward::attempt(&self.process, session, context)?;
         if forward::speaks_http2(context).is_some() && !Downstream::is_read(session) {
             // the library waits for the answer while the request is still sent; the time until the answer begins is kept elsewhere

@@ -16,6 +16,7 @@ use super::observe::{self, Ended};
 use super::request_view::{RequestHead as _, WholeHead as _};
 use super::{abandoned, attempts, edits, reply, room, timing};
 use crate::answer::Fault;
+use crate::edge::idle_place::GaveWay;
 use crate::origins::http2;
 use crate::running::process::Process;
 use tidegate_http::fault::AnswerFault;
@@ -126,6 +127,9 @@ pub async fn failed(
         session.close();
         let _ = reply::refusal(session, context, refusal).await;
         return session.written().unwrap_or_else(|| Fault::ClientGone.meaning().status);
+    }
+    if GaveWay::caused(e) {
+        context.gave_way();
     }
     let mut fault = context.fault.unwrap_or_else(|| fault_of(e));
     if fault == Fault::OriginTimeout && !session.is_read() {

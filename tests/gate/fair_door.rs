@@ -29,17 +29,8 @@ fn held(requests: usize) -> Held {
 }
 
 fn gate(origin: &Origin, inflight: &str) -> Gate {
-    gate_with("", origin, inflight)
-}
-
-/// A gate on whose direct way alone it is so.
-fn direct_gate(origin: &Origin, inflight: &str) -> Gate {
-    gate_with("server:\n  direct: on\n", origin, inflight)
-}
-
-fn gate_with(server: &str, origin: &Origin, inflight: &str) -> Gate {
     explain::start(&format!(
-        "{server}origins:
+        "origins:
   app: {{ addresses: [\"{}\"], inflight: {{ {inflight} }} }}
 routes:
   - {{ name: site, origin: app }}
@@ -249,7 +240,7 @@ fn dripping(connections: &mut [Connection], other: &mut Connection) -> u16 {
 fn slow_uploads_let_go_of_their_places_for_others_and_keep_what_is_theirs() {
     let origin = Origin::start(|_| Reply::Ok);
     // nothing is learned of how long requests wait
-    let mut gate = direct_gate(&origin, "max: 4, queue: 40, queue_timeout: 60s, reserve: none");
+    let mut gate = gate(&origin, "max: 4, queue: 40, queue_timeout: 60s, reserve: none");
     let mut slow: Vec<Connection> = (0..4).map(|_| upload(&gate, 1)).collect();
     wait_for("all places", || (gate.metrics().sum("tidegate_origin_inflight_requests", &[]) == 4.0).then_some(()));
     let mut light = send(&gate, 2, "/light");
@@ -276,13 +267,22 @@ fn slow_uploads_let_go_of_their_places_for_others_and_keep_what_is_theirs() {
 
 #[test]
 fn answers_that_are_not_taken_let_go_of_their_places_for_others() {
-    let origin = Origin::start(|arrival| if arrival.target == "/endless" { Reply::Endless } else { Reply::Ok });
-    let mut gate = direct_gate(&origin, "max: 3, queue: 40, queue_timeout: 60s, reserve: none");
-    let slow: Vec<Connection> = (0..3).map(|_| send(&gate, 1, "/endless")).collect();
-    wait_for("all places", || (gate.metrics().sum("tidegate_origin_inflight_requests", &[]) == 3.0).then_some(()));
-    let mut light = send(&gate, 2, "/light");
-    assert_eq!(light.answer_to("GET").expect("an answer comes").status, 200);
-    gate.counts("tidegate_origin_shed_requests_total", &[("reason", "gave_way")], 1.0);
-    drop(slow);
-    gate.comes_to_rest();
+    // one that asks for another protocol goes through the framework, and stays HTTP as the origin does not know it
+    for fields in ["", "Connection: upgrade\r\nUpgrade: websocket\r\n"] {
+        let origin = Origin::start(|arrival| if arrival.target == "/endless" { Reply::Endless } else { Reply::Ok });
+        let mut gate = gate(&origin, "max: 3, queue: 40, queue_timeout: 60s, reserve: none");
+        let slow: Vec<Connection> = (0..3)
+            .map(|_| {
+                let mut connection = Connection::open_from(Ipv4Addr::LOCALHOST, gate.address("main"));
+                connection.send(&request("GET", "/endless", fields, b"")).unwrap();
+                connection
+            })
+            .collect();
+        wait_for("all places", || (gate.metrics().sum("tidegate_origin_inflight_requests", &[]) == 3.0).then_some(()));
+        let mut light = send(&gate, 2, "/light");
+        assert_eq!(light.answer_to("GET").expect("an answer comes").status, 200, "{fields}");
+        gate.counts("tidegate_origin_shed_requests_total", &[("reason", "gave_way")], 1.0);
+        drop(slow);
+        gate.comes_to_rest();
+    }
 }

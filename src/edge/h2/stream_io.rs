@@ -21,6 +21,7 @@ use super::streams::Stream;
 use crate::edge::absence::Departure;
 use crate::edge::answer_deadline::LateAnswer;
 use crate::edge::common::Edge;
+use crate::edge::idle_place::{GaveWay, IdlePlace};
 use crate::edge::min_rate::TransferCredit;
 use crate::system::buffers::Stall;
 use crate::system::timer::Alarm;
@@ -66,6 +67,7 @@ pub struct StreamIo {
     upload: TransferCredit,
     download: TransferCredit,
     stall: Stall,
+    idle_place: IdlePlace,
     deadline: Alarm,
     departure: Departure,
     stream: Arc<Stream>,
@@ -101,6 +103,7 @@ impl StreamIo {
             upload: TransferCredit::new(limits.least_rate, limits.body_time),
             download: TransferCredit::new(limits.least_answer_rate, limits.answer_time),
             stall: Stall::default(),
+            idle_place: IdlePlace::default(),
             rest: None,
             deadline: Alarm::default(),
             departure: Departure::default(),
@@ -170,6 +173,7 @@ impl StreamIo {
                 self.read += data.len();
                 self.whole |= self.body.is_end_stream();
                 self.upload.progressed(data.len());
+                self.idle_place.over();
                 if !self.unhurried && !self.body.is_end_stream() && self.upload.is_over() {
                     return Poll::Ready(Err(self.fault(ErrorType::ReadError, BodyFault::LateUpload)));
                 }
@@ -183,6 +187,9 @@ impl StreamIo {
             }
             Poll::Pending if self.may_pause() => Poll::Pending,
             Poll::Pending => {
+                if self.idle_place.poll_lent(&self.stream.client().lent, cx).is_ready() {
+                    return Poll::Ready(Err(GaveWay::error()));
+                }
                 ready!(self.upload.poll_wait(cx));
                 let late = self.upload.is_over();
                 let fault = if late { BodyFault::LateUpload } else { BodyFault::SlowUpload };
@@ -339,6 +346,7 @@ impl StreamIo {
                 Poll::Ready(Some(Ok(room))) => {
                     self.download.progressed(room.min(wanted));
                     self.stall.over();
+                    self.idle_place.over();
                     return Poll::Ready(Ok(room));
                 }
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(broken(ErrorType::WriteError, error))),
@@ -350,6 +358,9 @@ impl StreamIo {
         }
         if self.stall.poll_cut(&self.stream.client().share, cx).is_ready() {
             return Poll::Ready(Err(self.refuse_body(ErrorType::WriteError, BodyFault::BuffersFull)));
+        }
+        if self.idle_place.poll_lent(&self.stream.client().lent, cx).is_ready() {
+            return Poll::Ready(Err(GaveWay::error()));
         }
         ready!(self.download.poll_wait(cx));
         let fault = if self.download.is_over() { BodyFault::LateDownload } else { BodyFault::SlowDownload };

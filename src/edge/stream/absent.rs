@@ -12,7 +12,10 @@ impl<S: IO> Wire<S> {
     /// Only for requests that have been read whole: of the others the origin has a part that it cannot answer.
     pub(super) fn leave(&mut self) -> bool {
         let begun = self.answer == Answer::Begun;
-        if self.reading != Reading::Complete || !self.departure.note(&self.client.absence, begun) {
+        if self.reading != Reading::Complete
+            || self.idle_place.gave_way()
+            || !self.departure.note(&self.client.absence, begun)
+        {
             return false;
         }
         self.ended = true;

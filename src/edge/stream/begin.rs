@@ -43,6 +43,7 @@ impl<S: IO> Wire<S> {
         self.upload.restart();
         self.download.restart();
         self.stall.over();
+        self.idle_place.begin();
         self.owes = false;
     }
 }

@@ -28,7 +28,6 @@
 mod client;
 mod head;
 mod http2;
-mod idle_place;
 mod scratch;
 mod upload;
 
@@ -45,7 +44,6 @@ use pingora::Error;
 use tokio::time::Instant;
 
 use self::client::{Client, Http1};
-use self::idle_place::{IdlePlace, gave_way};
 use self::scratch::{OriginSide, Scratch};
 use self::upload::Upload;
 use super::context::RequestContext;
@@ -55,9 +53,11 @@ use super::judge::{self, AtHead};
 use super::request_view::{RequestHead as _, WholeHead as _};
 use super::{attempts, observe, outcome, response};
 use crate::answer::Answer;
+use crate::edge::idle_place::{GaveWay, IdlePlace};
 use crate::edge::requests::{Direct, Left, Requests};
 use crate::edge::transport::Transport;
 use crate::origins::connector;
+use crate::origins::door::OriginPlace;
 use crate::origins::exchange::{AnswerLines, Body, Exchange, Piece};
 use crate::policy::{Action, Protocol};
 use crate::running::process::Process;
@@ -364,7 +364,7 @@ impl<C: Client> Run<'_, '_, C> {
                     // its work is over
                     context.place = None;
                 }
-                idle_place.poll(context.place.as_mut(), cx).map(|()| Err(gave_way(context)))
+                poll_idle(idle_place, context.place.as_mut(), cx).map(|()| Err(GaveWay::error()))
             }
         })
         .await
@@ -418,8 +418,8 @@ impl<C: Client> Run<'_, '_, C> {
         if !awaits_client || upload.read() > before {
             idle_place.over();
         }
-        if awaits_client && idle_place.poll(context.place.as_mut(), cx).is_ready() {
-            return Poll::Ready(Err(gave_way(context)));
+        if awaits_client && poll_idle(idle_place, context.place.as_mut(), cx).is_ready() {
+            return Poll::Ready(Err(GaveWay::error()));
         }
         polled
     }
@@ -428,6 +428,14 @@ impl<C: Client> Run<'_, '_, C> {
 impl Direct<Transport> for DirectLane {
     fn serve<'a>(&'a self, requests: Requests<'a, Transport>) -> Pin<Box<dyn Future<Output = Left> + Send + 'a>> {
         Box::pin(self.run(requests))
+    }
+}
+
+/// The client is waited for. `Ready` once the place was given away.
+fn poll_idle(idle: &mut IdlePlace, place: Option<&mut OriginPlace>, cx: &mut Context<'_>) -> Poll<()> {
+    match place.filter(|place| place.is_capped()) {
+        Some(place) => idle.poll(|| place.give_way(), cx),
+        None => Poll::Pending,
     }
 }
 

@@ -7,8 +7,8 @@ use bytes::BytesMut;
 
 use super::super::context::RequestContext;
 use super::head::LaneHead;
-use super::idle_place::IdlePlace;
 use super::upload::Upload;
+use crate::edge::idle_place::IdlePlace;
 use crate::origins::exchange::{AnswerLines, Buffers};
 use crate::system::timer::Alarm;
 use tidegate_http::lines::Lines;

@@ -15,7 +15,11 @@ impl StreamIo {
     /// serves it hears nothing of it. Only for requests that have been read whole: of the others the origin has a part that it cannot
     /// answer.
     pub(super) fn leave(&mut self) -> bool {
-        if self.ended || !self.is_body_complete() || !self.departure.note(&self.stream.client().absence, self.begun) {
+        if self.ended
+            || !self.is_body_complete()
+            || self.idle_place.gave_way()
+            || !self.departure.note(&self.stream.client().absence, self.begun)
+        {
             return false;
         }
         // does nothing to a stream that the client has closed
