@@ -74,6 +74,13 @@ fn a_forged_field_neither_bans_another_nor_lets_a_banned_client_in() {
     // an IPv4 address that a translator wrote into an IPv6 one is that client
     done(&gate, &["ban", "8.8.8.8", "--for", "1h"]);
     assert_eq!(forwarded(&gate, "64:ff9b::8.8.8.8"), 403);
+    // and a network of such addresses is all of them
+    done(&gate, &["ban", "64:ff9b::9.9.9.0/120", "--for", "1h"]);
+    for (client, banned) in
+        [("64:ff9b::9.9.9.0", true), ("64:ff9b::9.9.9.255", true), ("64:ff9b::9.9.8.255", false), ("9.9.9.0", false)]
+    {
+        assert_eq!(forwarded(&gate, client) == 403, banned, "{client}");
+    }
     // another client that names the banned one is itself
     assert_ne!(forwarded(&gate, &format!("{BANNED}, {OTHER}")), 403);
 }
