@@ -422,3 +422,18 @@ fn a_silent_store_is_told_by_status_and_by_each_refusal_that_it_causes() {
     assert!(status.contains("NOT CONNECTED"), "{status}");
     assert!(status.contains("! store shared is not connected: its limits go by their on_store_error, 1 "), "{status}");
 }
+
+#[test]
+fn a_pardon_says_that_a_count_in_a_store_stays_and_exempts_the_client_at_its_gate() {
+    let store = Server::start(&[]);
+    let gate = shared::gate(&policy(&store, LONG, "rate: 1/h, burst: 1"));
+    wait_for("the connection", || (gate.metrics().sum("tidegate_store_connected", &[]) == 1.0).then_some(()));
+    let status = || gate.fetch("/", "X-Forwarded-For: 203.0.113.7\r\n").status;
+    assert_eq!([status(), status()], [200, 429]);
+    let refused = ask(&gate, &["pardon", "203.0.113.7"]);
+    assert!(refused.contains("has its count in a store; exempt the client for a time"), "{refused}");
+    assert_eq!(status(), 429);
+    let pardoned = ask(&gate, &["pardon", "203.0.113.7", "--for", "10m"]);
+    assert!(pardoned.contains("is pardoned in per_client"), "{pardoned}");
+    assert_eq!([status(), status(), status()], [200; 3]);
+}

@@ -7,7 +7,8 @@ use http::{HeaderMap, Method};
 use super::Engine;
 use crate::client::{Client, ClientNetwork, KeyPart};
 use crate::limiter::Full;
-use crate::policy::Rule;
+use crate::limiter::sharing::Sharing;
+use crate::policy::{Rule, Shared};
 use crate::request::{Peer, Request};
 use crate::sketch::KeyHash;
 use crate::units::{Prefix, Timestamp};
@@ -30,6 +31,8 @@ pub enum NotPardoned {
     Narrower,
     /// It has as many pardons as it can.
     Full,
+    /// Its count is in a store.
+    Shared,
 }
 
 impl NotPardoned {
@@ -39,6 +42,7 @@ impl NotPardoned {
             NotPardoned::OtherKey => "does not count by the client alone",
             NotPardoned::Narrower => "counts smaller networks than this one; pardon these",
             NotPardoned::Full => "has as many pardons as it can",
+            NotPardoned::Shared => "has its count in a store; exempt the client for a time, at each gate",
         }
     }
 }
@@ -75,6 +79,10 @@ impl Engine {
             && counted.length() > network.length()
         {
             return Err(NotPardoned::Narrower);
+        }
+        let counts_elsewhere = |shared: &Shared| !matches!(shared.sharing, Sharing::Estimate);
+        if exempt.is_zero() && rule.shared.as_ref().is_some_and(counts_elsewhere) {
+            return Err(NotPardoned::Shared);
         }
         limiter.pardon(key, now, exempt).map_err(|Full| NotPardoned::Full)
     }
