@@ -1,5 +1,7 @@
 //! What a start finds in the directory of snapshots, and what it says of it.
 
+use std::io;
+
 use super::snapshots::Files;
 use crate::config::settings::StateFiles;
 use crate::engine::{Fate, Restored, Succession};
@@ -18,7 +20,8 @@ pub fn restore_bans(files: &Files, process: &Process) {
         Ok(_) => {}
         Err(fault) => {
             let directory = files.directory().display();
-            tracing::error!(%directory, "state: the file of bans {fault}; nobody is banned");
+            let kept = kept(files.set_bans_aside());
+            tracing::error!(%directory, "state: the file of bans {fault}; nobody is banned{kept}");
         }
     }
 }
@@ -38,9 +41,15 @@ pub fn restored(files: &Files, policy: &Policy) -> Option<(Restored, Clock)> {
     let found = files.read(policy);
     if let Err(fault) = &found {
         let directory = files.directory().display();
-        tracing::error!(%directory, "state: the snapshot {fault}; all limits begin empty");
+        let kept = kept(files.set_snapshot_aside());
+        tracing::error!(%directory, "state: the snapshot {fault}; all limits begin empty{kept}");
     }
     found.ok().flatten()
+}
+
+/// Where a file is that was set aside.
+fn kept(aside: io::Result<String>) -> String {
+    aside.map_or_else(|_| String::new(), |name| format!("; it is kept as {name}"))
 }
 
 /// Says what became of the limits.

@@ -146,6 +146,33 @@ impl Files {
         File::open(&self.settings.directory)?.sync_all()
     }
 
+    /// Keeps a file that cannot be used under another name, as the next one would take its place: it may be another program's, or of another
+    /// secret. Says the name.
+    ///
+    /// # Errors
+    /// It cannot be renamed.
+    fn set_aside(&self, name: &str) -> io::Result<String> {
+        let aside = format!("{name}.unusable");
+        fs::rename(self.path(name), self.path(&aside))?;
+        Ok(aside)
+    }
+
+    /// Keeps the snapshot so.
+    ///
+    /// # Errors
+    /// It cannot be renamed.
+    pub fn set_snapshot_aside(&self) -> io::Result<String> {
+        self.set_aside(SNAPSHOT)
+    }
+
+    /// Keeps the bans so.
+    ///
+    /// # Errors
+    /// They cannot be renamed.
+    pub fn set_bans_aside(&self) -> io::Result<String> {
+        self.set_aside(BANS)
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.settings.directory.join(name)
     }

@@ -128,15 +128,16 @@ impl<'a> Estate<'a> {
         let failed = |error: std::io::Error| error.to_string();
         let Estate { process, connections, snapshots, .. } = *self;
         snapshots.into_iter().for_each(Snapshots::leave);
-        let moving = Moving { process, connections, snapshots, charges: None, paused: None, over: false };
+        // ends what is begun if anything fails from here on
+        let mut moving = Moving { process, connections, snapshots, charges: None, paused: None, over: false };
         let generation = process.generation();
         let (mine, theirs) = UnixStream::pair().map_err(failed)?;
         let copied = saved::in_memory(generation.engine(), process.clock);
-        // ends what was begun if anything fails from here on
         let charges = Giving::begin(mine, Arc::clone(process), Arc::clone(&generation)).map_err(failed)?;
         let seen = observed::in_memory(process).map_err(failed)?;
         successor.hand(&copied.map_err(failed)?, &theirs, &seen).await.map_err(failed)?;
-        Ok(Moving { charges: Some(charges), ..moving })
+        moving.charges = Some(charges);
+        Ok(moving)
     }
 }
 

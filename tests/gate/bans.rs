@@ -3,8 +3,9 @@
 use serde_json::{Value, json};
 
 use crate::admin::{OPEN, ask, gate, request, verb};
+use crate::explain;
 use crate::harness::gate::Folder;
-use crate::harness::{Gate, wait_for};
+use crate::harness::{Gate, Latch, Origin, Reply, wait_for};
 
 const BANNED: &str = "203.0.113.7";
 const OTHER: &str = "203.0.113.8";
@@ -268,6 +269,33 @@ fn a_restart_keeps_what_a_ban_refused_and_drops_what_ended() {
 }
 
 #[test]
+fn an_order_after_an_upgrade_is_on_disk_although_the_old_process_has_not_ended() {
+    let latch = Latch::default();
+    let held = latch.clone();
+    let origin = Origin::start(move |_| Reply::Held(held.clone()));
+    let kept = Folder::new();
+    let mut gate = explain::start(&format!(
+        "server: {{ overload: off, drain: {{ timeout: 100s }}, state: {{ directory: \"{}\", every: 1h }} }}
+origins: {{ app: {{ addresses: [\"{}\"], timeouts: {{ read: 120s, request: 120s }} }} }}
+routes: [{{ origin: app }}]
+",
+        kept.path().join("state").display(),
+        origin.address(),
+    ));
+    let mut inside = gate.connect();
+    inside.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    origin.wait_for(1);
+    let gate_before = gate.id();
+    gate = after("upgrade", gate, &kept);
+    let ended = verb(&gate, &["ban", BANNED, "--for", "1h"]);
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
+    assert!(std::path::Path::new(&format!("/proc/{gate_before}")).exists(), "the old process serves a request");
+    assert!(!gate.talk().contains("another process"), "{}", gate.talk());
+    latch.open();
+    assert_eq!(inside.answer_to("GET").expect("an answer comes").status, 200);
+}
+
+#[test]
 fn an_order_that_a_restart_forgets_says_so() {
     let without = gate(OPEN, "");
     let ended = verb(&without, &["ban", BANNED, "--for", "1h"]);
@@ -317,7 +345,16 @@ fn a_file_of_bans_that_cannot_be_used_is_told_and_bans_nobody() {
         let talk = gate.talk();
         assert!(talk.contains(&format!("state: the file of bans {told}; nobody is banned")), "{told}\n{talk}");
         assert_eq!(request(&gate, BANNED), 200, "{told}");
+        assert!(talk.contains("it is kept as bans.state.unusable"), "{talk}");
     }
+    // whoever has the right secret again has the file that it wrote
+    gate.signal("KILL");
+    gate.exit_status();
+    std::fs::write(&file, good).unwrap();
+    std::fs::remove_file(kept.path().join("state/bans.state.unusable")).unwrap();
+    let gate = with_state(&kept);
+    assert_eq!(request(&gate, BANNED), 403);
+    assert!(!kept.path().join("state/bans.state.unusable").exists());
 }
 
 /// A gate whose limit bans for so long who goes on for three requests under its penalty.
