@@ -177,8 +177,9 @@ impl Engine {
     /// Returns what the request does about the shared limit of the reading at `slot`. `waited_for` is the question that it has
     /// waited for, the first if there were several; `nodes` is how many gates there are.
     ///
-    /// A request that has seen another's question answered with too little for it asks for itself if the store had enough left, so
-    /// that it waits for two questions at most, one after the other. Of a spent key no request does so.
+    /// A request that has seen another's question answered with too little for it asks for itself, so that it waits for two questions at
+    /// most, one after the other: one that waited on would end as if the store were silent, and be admitted beside the promise. Of a spent
+    /// key the first refusal is remembered, and no request asks.
     pub fn step(
         &self,
         evaluation: &Evaluation,
@@ -217,8 +218,7 @@ impl Engine {
                 Begin::Known(_) => {}
                 Begin::Busy { question } => {
                     let is_second = waited_for.is_some_and(|first| first != question);
-                    let enough = || leases.left_in_store(key) >= cost.get();
-                    return if is_second && enough() { ask(None) } else { SharedStep::Wait { key, question } };
+                    return if is_second { ask(None) } else { SharedStep::Wait { key, question } };
                 }
             }
         }
