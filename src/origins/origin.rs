@@ -189,11 +189,6 @@ impl OriginState {
         self.ring.load().endpoints.iter().for_each(|endpoint| endpoint.kept.sweep(self.way.key()));
     }
 
-    /// Whether there is any address to send to.
-    pub fn has_address(&self) -> bool {
-        !self.ring.load().endpoints.is_empty()
-    }
-
     /// All addresses with what is known of them.
     pub fn ring(&self) -> Guard<Arc<Ring>> {
         self.ring.load()

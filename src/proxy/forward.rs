@@ -80,6 +80,8 @@ pub fn attempt(process: &Process, session: &impl Downstream, context: &mut Reque
     }
     let Some(attempt) = origin.choose(context.balance_key, &context.tried, now.unwrap_or(context.started)) else {
         context.fault = Some(Fault::NoOriginAddress);
+        // it counts as one that the origin failed
+        context.forwarded = context.forwarded.or(now);
         return Err(Error::explain(ErrorType::ConnectNoRoute, "no address of the origin is known"));
     };
     let address = attempt.address;

@@ -331,7 +331,7 @@ fn answers(look: &Look<'_>) -> Vec<Endings> {
     seen
 }
 
-/// Whether the origin has addresses, and none of them is in use.
+/// Whether no address of the origin is in use, as all of them fail or its names lead nowhere.
 fn is_out(origin: &OriginState, now: Timestamp) -> bool {
-    origin.has_address() && !origin.ring().endpoints.iter().any(|endpoint| endpoint.is_usable(now))
+    !origin.ring().endpoints.iter().any(|endpoint| endpoint.is_usable(now))
 }

@@ -91,7 +91,7 @@ fn by_hash_only_the_keys_of_a_lost_address_move() {
 #[test]
 fn no_address_is_no_attempt() {
     let state = origin(Balance::RoundRobin, None, &[]);
-    assert!(!state.has_address());
+    assert!(state.ring().endpoints.is_empty());
     assert!(state.choose(key(0), &[], NOW).is_none());
 }
 
