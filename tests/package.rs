@@ -358,3 +358,42 @@ fn every_document_has_its_chapter_in_the_site_and_every_link_a_file() {
     }
     fs::remove_dir_all(&folder).unwrap();
 }
+
+/// What the wrapper of the compiler calls for these arguments: a compiler that prints them.
+fn compiled(version: &str, environment: &[(&str, &str)], arguments: &[&str]) -> String {
+    let folder = std::env::temp_dir().join(format!("tidegate-profile-{}-{version}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let compiler = folder.join("compiler");
+    let script =
+        format!("#!/bin/sh\n[ \"$1\" = --version ] && echo \"rustc {version} (of a test)\" && exit\necho \"$@\"\n");
+    fs::write(&compiler, script).unwrap();
+    fs::set_permissions(&compiler, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let mut command = Command::new(root().join("profile/rustc"));
+    let output = command.arg(&compiler).args(arguments).envs(environment.iter().copied()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    fs::remove_dir_all(&folder).unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn only_what_is_optimised_for_speed_is_compiled_with_the_profile_of_this_very_compiler() {
+    let of = |name: &fs::DirEntry| Some(name.file_name().to_str()?.strip_suffix(".profdata")?.to_owned());
+    let profiles = fs::read_dir(root().join("profile")).unwrap().filter_map(|entry| of(&entry.unwrap()));
+    let versions: Vec<String> = profiles.collect();
+    assert!(!versions.is_empty());
+    for version in &versions {
+        let fast = ["--crate-name", "x", "-C", "opt-level=3"];
+        let with = compiled(version, &[], &fast);
+        let profile = root().join(format!("profile/{version}.profdata"));
+        assert!(with.contains(&format!("-Cprofile-use={}", profile.display())), "{with}");
+        let without = [
+            compiled(version, &[], &["-C", "opt-level=1"]),
+            compiled(version, &[], &["-C", "opt-level=3", "-Cprofile-generate=/tmp/counts"]),
+            compiled(version, &[("TIDEGATE_PROFILE", "off")], &fast),
+            compiled("0.0.1", &[], &fast),
+        ];
+        for arguments in without {
+            assert!(!arguments.contains("profile-use"), "{arguments}");
+        }
+    }
+}

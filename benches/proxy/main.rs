@@ -18,7 +18,7 @@
 //! After `--`: words for parts and rows (`plain`, `limited`, `full`, `refused`, `refused_each`, `tls`, `http2`, `body_64k`, `body_1m`) measure
 //! only these; `--only TEXT` only the proxies whose name holds it, and nginx; `--rounds N`; `--quick` runs everything in a minute, to see that
 //! it runs; `--cpu N`, 0 by default; `--picture FILE` draws the latencies; `--dumps FOLDER` keeps what callgrind counted, for
-//! `callgrind_annotate`.
+//! `callgrind_annotate`. The environment's `TIDEGATE` is another program to measure than the one that was built with this.
 
 mod bare;
 mod certificate;

@@ -8,6 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 /// How long a process may take to listen.
 const START_DEADLINE: Duration = Duration::from_secs(60);
 
@@ -83,9 +85,19 @@ impl Running {
     }
 }
 
+/// How long a process may take to end by itself, as one must that writes a profile.
+const ENDS_WITHIN: Duration = Duration::from_secs(5);
+
 impl Drop for Running {
     fn drop(&mut self) {
-        // nothing to be done about either: the process has ended already or will not be told
+        // nothing to be done about any of it: the process has ended already or will not be told
+        if let Some(id) = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw) {
+            let _ = kill_process(id, Signal::TERM);
+        }
+        let deadline = Instant::now() + ENDS_WITHIN;
+        while matches!(self.0.try_wait(), Ok(None)) && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(5));
+        }
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -96,7 +96,7 @@ impl Site {
             fs::write(&path, text).map(|()| path)
         };
         let program = match kind {
-            Kind::Tidegate { .. } => Some(PathBuf::from(env!("CARGO_BIN_EXE_tidegate"))),
+            Kind::Tidegate { .. } => Some(tidegate()),
             Kind::Nginx => self.nginx.clone(),
             Kind::Haproxy => self.haproxy.clone(),
             Kind::Pingora => Some(self.ours.clone()),
@@ -199,4 +199,9 @@ pub fn find(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let places = env::split_paths(&path).chain([PathBuf::from("/usr/sbin"), PathBuf::from("/usr/local/sbin")]);
     places.map(|place| place.join(name)).find(|path| path.is_file())
+}
+
+/// The program to measure: the one that was built with this, unless `TIDEGATE` names another.
+fn tidegate() -> PathBuf {
+    env::var_os("TIDEGATE").map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_tidegate")), PathBuf::from)
 }
