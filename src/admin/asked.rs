@@ -12,22 +12,28 @@ pub struct Asked {
     request: Request,
     parameters: Vec<(&'static str, String)>,
     names: bool,
+    orders: bool,
 }
 
 impl Asked {
     /// This request, whose path fits with these parameters.
     pub(super) fn new(request: Request, parameters: Vec<(&'static str, String)>) -> Asked {
-        Asked { request, parameters, names: true }
+        Asked { request, parameters, names: true, orders: true }
     }
 
-    /// The same by somebody who may read of clients and of the configuration, or may not.
-    pub(super) fn by_one_who_may_read_names(self, names: bool) -> Asked {
-        Asked { names, ..self }
+    /// The same by somebody who may read of clients and of the configuration, or may not, and may give orders about clients, or may not.
+    pub(super) fn by_one_who_may(self, names: bool, orders: bool) -> Asked {
+        Asked { names, orders, ..self }
     }
 
     /// Whether the answer may name clients and configuration.
     pub fn may_read_names(&self) -> bool {
         self.names
+    }
+
+    /// Whether whoever asks may give orders about clients.
+    pub fn may_order(&self) -> bool {
+        self.orders
     }
 
     /// The request as it came.

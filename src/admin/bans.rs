@@ -128,7 +128,7 @@ fn given(context: &Context, asked: &Asked) -> Result<BanState, Answer> {
     }
     let user = match asked.request().origin {
         Origin::Unix { user } => format!("user {user}"),
-        Origin::Tcp => "another machine".to_owned(),
+        Origin::Tcp => "the web address's token".to_owned(),
     };
     let by = if wanted.by.is_empty() { user } else { format!("{} ({user})", wanted.by) };
     let now = context.process.clock.now();

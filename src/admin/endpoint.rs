@@ -30,12 +30,14 @@ pub struct Endpoint {
     pub(super) handler: Handler,
     /// Whether its answer names clients or configuration. What is not said to be otherwise does.
     pub(super) names: bool,
+    /// Whether it acts on the web address too, for those who have its token.
+    pub(super) by_token: bool,
 }
 
 impl Endpoint {
     /// For reading: answers `GET` and `HEAD`, on the web address too.
     pub(super) const fn get(path: &'static str, handler: fn(&Arc<Context>, &Asked) -> Answer) -> Endpoint {
-        Endpoint { method: Method::GET, path, handler: Handler::Now(handler), names: true }
+        Endpoint { method: Method::GET, path, handler: Handler::Now(handler), names: true, by_token: false }
     }
 
     /// Marks an endpoint that needs no token: it shows only what metrics show, or leaves names out by [`Asked::may_read_names`].
@@ -45,7 +47,12 @@ impl Endpoint {
 
     /// For acting: answers `POST`, on the socket only.
     pub(super) const fn post(path: &'static str, handler: Handler) -> Endpoint {
-        Endpoint { method: Method::POST, path, handler, names: true }
+        Endpoint { method: Method::POST, path, handler, names: true, by_token: false }
+    }
+
+    /// Marks an order that the page gives too, by whoever has the web address's token.
+    pub(super) fn by_token(self) -> Endpoint {
+        Endpoint { by_token: true, ..self }
     }
 
     /// Whether this method, which may be `HEAD`, is the endpoint's.

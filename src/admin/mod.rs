@@ -2,8 +2,8 @@
 //!
 //! * The admin socket is a UNIX socket in a private folder. The process's own user and root may do everything there; other users
 //!   are refused.
-//! * The web address, if the policy file names one, is for reading only. Names of clients and the configuration need a token
-//!   there; see [`web`].
+//! * The web address, if the policy file names one, is for reading. Names of clients and the configuration need a token
+//!   there, and so do the orders about clients; see [`web`].
 //!
 //! Each endpoint is an entry of that table with a [`Handler`], which sees the [`Context`] and what was [`Asked`]. Faults are
 //! answered `{ "error": … }`. The command line asks through [`client`].
@@ -53,12 +53,12 @@ fn endpoints() -> Vec<Endpoint> {
         Endpoint::get("/api/v1/decisions/{id}", decisions::one),
         Endpoint::get("/api/v1/config", parts::get_config),
         Endpoint::get("/api/v1/bans", bans::list),
-        Endpoint::post("/api/v1/ban", Handler::Later(bans::ban)),
-        Endpoint::post("/api/v1/unban", Handler::Later(bans::unban)),
+        Endpoint::post("/api/v1/ban", Handler::Later(bans::ban)).by_token(),
+        Endpoint::post("/api/v1/unban", Handler::Later(bans::unban)).by_token(),
         Endpoint::post("/api/v1/bans/networks", Handler::Now(bans::networks)),
         Endpoint::get("/api/v1/pardons", pardons::list),
-        Endpoint::post("/api/v1/pardon", Handler::Now(pardons::pardon)),
-        Endpoint::post("/api/v1/pardon/revoke", Handler::Now(pardons::revoke)),
+        Endpoint::post("/api/v1/pardon", Handler::Now(pardons::pardon)).by_token(),
+        Endpoint::post("/api/v1/pardon/revoke", Handler::Now(pardons::revoke)).by_token(),
         Endpoint::post("/api/v1/upgrade", Handler::Later(orders::order)),
         Endpoint::post("/api/v1/reload", Handler::Later(orders::order)),
     ]
@@ -85,6 +85,7 @@ impl Admin {
 
     /// Whether whoever asks may.
     fn allows(&self, request: &Request) -> Result<(), Answer> {
+        web::is_no_strangers_order(request)?;
         match (&self.web, request.origin) {
             (Some(web), _) => web.allows(request),
             (None, Origin::Unix { user }) if user == 0 || user == rustix::process::geteuid().as_raw() => Ok(()),
@@ -114,8 +115,12 @@ impl Admin {
         if endpoint.names && !names {
             return Web::unnamed();
         }
+        if endpoint.method == Method::POST && self.web.is_some() && !endpoint.by_token {
+            return Web::socket_only();
+        }
         let parameters = asked::parameters(endpoint.path, &request.path).unwrap_or_default();
-        let asked = Asked::new(request, parameters).by_one_who_may_read_names(names);
+        let orders = self.web.as_ref().is_none_or(Web::takes_orders);
+        let asked = Asked::new(request, parameters).by_one_who_may(names, orders);
         match endpoint.handler {
             Handler::Now(handler) => handler(&self.context, &asked),
             Handler::Later(handler) => handler(Arc::clone(&self.context), asked).await,

@@ -4,7 +4,8 @@
 //! What keeps such pages out:
 //!
 //! * *Names.* Only names of ours are taken as `Host`; see [`Hosts`].
-//! * *Methods.* Nothing here acts; `GET` and `HEAD` are all there is.
+//! * *Methods.* Without a token nothing here acts; `GET` and `HEAD` are all there is. With one, orders about clients do.
+//! * *Origin.* An order of a browser is taken from our own page alone, on the socket too, as a tunnel may end there.
 //! * *Fetch metadata.* What a browser says that it fetches for another site's page is refused, so that such a page cannot
 //!   even take up the places.
 //! * *Token.* If one is given, `Authorization` must carry it: `Bearer TOKEN`, or as the password of `Basic`, for which a
@@ -65,6 +66,17 @@ impl Web {
         self.token.is_some() || self.open
     }
 
+    /// Whether those whom [`Web::allows`] may give orders about clients.
+    pub fn takes_orders(&self) -> bool {
+        self.token.is_some()
+    }
+
+    /// The answer to orders that are not taken here.
+    pub fn socket_only() -> Answer {
+        let why = "the web address is for reading; verbs are for the admin socket";
+        Answer::error(StatusCode::METHOD_NOT_ALLOWED, why).with("Allow", "GET, HEAD")
+    }
+
     /// The answer where they may not.
     pub fn unnamed() -> Answer {
         Answer::error(StatusCode::FORBIDDEN, UNNAMED)
@@ -78,9 +90,9 @@ impl Web {
         if !self.hosts.allow(&request.fields) {
             return Err(Answer::error(StatusCode::FORBIDDEN, REFUSAL));
         }
-        if !matches!(request.method, Method::GET | Method::HEAD) {
-            let why = "the web address is for reading; verbs are for the admin socket";
-            return Err(Answer::error(StatusCode::METHOD_NOT_ALLOWED, why).with("Allow", "GET, HEAD"));
+        let reads = matches!(request.method, Method::GET | Method::HEAD);
+        if !reads && !(self.takes_orders() && request.method == Method::POST) {
+            return Err(Web::socket_only());
         }
         let said = |name: &str| request.fields.get(name).map(header::HeaderValue::as_bytes);
         let foreign = matches!(said("sec-fetch-site"), Some(b"cross-site" | b"same-site"));
@@ -91,10 +103,31 @@ impl Web {
         let known = |given: Vec<u8>| self.token.is_none_or(|token| token[..] == Sha256::digest(given)[..]);
         if self.token.is_some() && !said("authorization").and_then(token_in).is_some_and(known) {
             let answer = Answer::error(StatusCode::UNAUTHORIZED, "the token is missing or wrong");
-            return Err(answer.with("WWW-Authenticate", "Basic realm=\"tidegate\", charset=\"UTF-8\", Bearer"));
+            // a field each: of several challenges in one, browsers take the second for a parameter of the first and ask for nothing
+            let answer = answer.with("WWW-Authenticate", "Basic realm=\"tidegate\", charset=\"UTF-8\"");
+            return Err(answer.with("WWW-Authenticate", "Bearer"));
         }
         Ok(())
     }
+}
+
+/// An order that a browser sends must come from a page of ours: the browser adds tokens and passwords by itself, whosever page asks. It
+/// is JSON, too, which pages of others cannot send without asking first.
+///
+/// # Errors
+/// It is a stranger's; the answer says so.
+pub fn is_no_strangers_order(request: &Request) -> Result<(), Answer> {
+    if matches!(request.method, Method::GET | Method::HEAD) {
+        return Ok(());
+    }
+    let said = |name: &str| request.fields.get(name).map(|value| value.to_str().unwrap_or_default());
+    let Some(origin) = said("origin") else { return Ok(()) };
+    let own = origin.split_once("://").is_some_and(|(_, authority)| Some(authority) == said("host"));
+    let fetched = said("sec-fetch-site").is_none_or(|site| site == "same-origin");
+    if own && fetched && said("content-type").is_some_and(|kind| kind.starts_with("application/json")) {
+        return Ok(());
+    }
+    Err(Answer::error(StatusCode::FORBIDDEN, "asked for by the page of another site"))
 }
 
 /// The token that an `Authorization` carries.

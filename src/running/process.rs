@@ -204,13 +204,14 @@ impl Process {
         self.access_log.as_ref().map_or(ClientInLog::Pseudonym, AccessLog::clients)
     }
 
-    /// The name of a client, as in the access log; or that of a network around it, which names nobody.
+    /// The name of a client, or of a network around it, as in the access log.
     pub fn name_of(&self, mark: Mark, network: ClientNetwork, level: u8) -> String {
         match self.clients_in_log() {
-            ClientInLog::Pseudonym if level == 0 => {
-                self.pseudonyms.all_named(mark, network).next().map_or_else(String::new, |name| name.to_string())
-            }
-            ClientInLog::Pseudonym | ClientInLog::Address => network.to_string(),
+            ClientInLog::Pseudonym => match network {
+                ClientNetwork::Prefix(around) if level > 0 => self.pseudonyms.of_network(around).to_string(),
+                _ => self.pseudonyms.all_named(mark, network).next().map_or_else(String::new, |name| name.to_string()),
+            },
+            ClientInLog::Address => network.to_string(),
         }
     }
 

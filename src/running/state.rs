@@ -271,11 +271,14 @@ pub fn offenders(process: &Process, most: usize, networks: ClientInLog, name: im
     };
     let client = |entry: &heaviest::Entry<Client>| {
         let client = entry.payload;
+        let is_it = |other: &Client| (other.network, other.mark) == (client.network, client.mark);
+        // by whichever limits: what another one refused did not pass
+        let refused = found.entries.iter().filter(|entry| is_it(&entry.payload)).map(|entry| entry.count).sum();
         Offender {
             client: name(&client),
             network: offenders::network_of(&client).map(|prefix| network_name(process, prefix)).unwrap_or_default(),
             limit: rules.get(entry.rule as usize).map_or_else(String::new, |rule| rule.name.clone()),
-            passed_share: passed(entry.count, &|other| (other.network, other.mark) == (client.network, client.mark)),
+            passed_share: passed(refused, &is_it),
             count: entry.count,
             error: entry.error,
             share: share(entry.count),
@@ -359,7 +362,8 @@ pub fn look_for_condition(process: &Process) {
         let ended = endings.iter().find(|endings| endings.origin == *name).cloned().unwrap_or_default();
         OriginSight {
             name: name.clone(),
-            addresses: ring.endpoints.len(),
+            // a name that no server knows is an address out of use
+            addresses: ring.endpoints.len().max(origin.spec().addresses.len()),
             usable: ring.endpoints.iter().filter(|endpoint| endpoint.is_usable(now)).count(),
             ended: ended.ended,
             server_errors: ended.server_errors,

@@ -243,13 +243,85 @@ fn a_token_is_asked_for_and_never_told() {
     let with = |line: &str| get(address, "/api/v1/config", &format!("Host: localhost\r\n{line}"));
     let (status, head, body) = with("");
     assert_eq!((status, body.contains("per_client")), (401, false));
-    assert!(head.contains("WWW-Authenticate: Basic realm=\"tidegate\""), "{head}");
+    // a field for each, or browsers do not ask
+    assert!(head.contains("\r\nWWW-Authenticate: Basic realm=\"tidegate\", charset=\"UTF-8\"\r\n"), "{head}");
+    assert!(head.contains("\r\nWWW-Authenticate: Bearer\r\n"), "{head}");
     assert_eq!(with("Authorization: Bearer 0123456789abcdef012\r\n").0, 401);
     let (status, _, body) = with(&format!("Authorization: Bearer {TOKEN}\r\n"));
     assert_eq!((status, body.contains(TOKEN)), (200, false));
     // base64 of `op:` and the token
     assert_eq!(with("Authorization: Basic b3A6MDEyMzQ1Njc4OWFiY2RlZjAxMjM=\r\n").0, 200);
     assert!(!gate.talk().contains(TOKEN));
+}
+
+#[test]
+fn whoever_has_the_token_gives_orders_about_clients_and_no_page_of_another_site_does() {
+    let gate = gate("{ address: \"127.0.0.1:0\", token: { file: admin.token } }", "");
+    let address = web_address(&gate);
+    let token = format!("Authorization: Bearer {TOKEN}\r\n");
+    let json = "Content-Type: application/json\r\n";
+    let post = |path: &str, lines: &str, body: &Value| {
+        let body = body.to_string();
+        let length = body.len();
+        let head = format!("POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Length: {length}\r\n{lines}\r\n{body}");
+        web(address, &head).0
+    };
+    let ban = json!({ "target": "203.0.113.7", "for_seconds": 60 });
+    let own = format!("Origin: http://{address}\r\n");
+    for (lines, status) in [
+        (json.to_owned(), 401),
+        (format!("{token}{json}Origin: http://evil.example\r\n"), 403),
+        (format!("{token}{json}{own}Sec-Fetch-Site: same-site\r\n"), 403),
+        (format!("{token}{own}Content-Type: text/plain\r\n"), 403),
+        (format!("{token}{json}Origin: null\r\n"), 403),
+    ] {
+        assert_eq!(post("/api/v1/ban", &lines, &ban), status, "{lines}");
+    }
+    assert_eq!(request(&gate, "203.0.113.7"), 200, "nothing was done");
+    let allowed = format!("{token}{json}{own}Sec-Fetch-Site: same-origin\r\n");
+    assert_eq!(post("/api/v1/ban", &allowed, &ban), 200);
+    assert_eq!(request(&gate, "203.0.113.7"), 403);
+    assert_eq!(post("/api/v1/unban", &format!("{token}{json}"), &json!({ "target": "1" })), 200, "by curl");
+    assert_eq!(request(&gate, "203.0.113.7"), 200);
+    // what is about the process stays on the socket
+    for path in ["/api/v1/reload", "/api/v1/upgrade", "/api/v1/bans/networks"] {
+        assert_eq!(post(path, &allowed, &json!({})), 405, "{path}");
+    }
+    let page = |lines: &str| get(address, "/", &format!("Host: localhost\r\n{lines}")).2;
+    wait_for("somebody who is refused", || {
+        for _ in 0..4 {
+            request(&gate, "203.0.113.8");
+        }
+        page(&token).contains("data-verb=\"ban\" data-acts").then_some(())
+    });
+    assert!(page(&token).contains("data-verb=\"pardon\" data-acts"));
+}
+
+#[test]
+fn without_a_token_the_page_gives_no_orders_and_a_tunnel_to_the_socket_takes_none_of_other_sites() {
+    let gate = gate("{ address: \"127.0.0.1:0\", open: true }", "");
+    let address = web_address(&gate);
+    let body = json!({ "target": "203.0.113.7", "for_seconds": 60 }).to_string();
+    let order = |lines: &str| {
+        format!(
+            "POST /api/v1/ban HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n{lines}\r\n{body}",
+            body.len()
+        )
+    };
+    assert_eq!(web(address, &order("")).0, 405);
+    wait_for("somebody who is refused", || {
+        for _ in 0..4 {
+            request(&gate, "203.0.113.8");
+        }
+        get(address, "/", "Host: localhost\r\n").2.contains("data-verb=\"ban\"").then_some(())
+    });
+    let page = get(address, "/", "Host: localhost\r\n").2;
+    assert!(!page.contains("data-order") && !page.contains("data-acts"));
+    let at_socket = |lines: &str| talk(UnixStream::connect(gate.admin_socket()).unwrap(), order(lines).as_bytes()).0;
+    assert_eq!(at_socket("Origin: http://evil.example\r\n"), 403);
+    assert_eq!(request(&gate, "203.0.113.7"), 200);
+    assert_eq!(at_socket(&format!("Origin: http://{address}\r\n")), 200);
+    assert_eq!(request(&gate, "203.0.113.7"), 403);
 }
 
 #[test]

@@ -138,7 +138,7 @@ fn of_a_full_queue_the_heaviest_is_refused_and_told_why() {
         door["clients"].as_array().unwrap().iter().map(|one| (&one["held"], &one["waiting"])).collect();
     assert_eq!(clients, [(&1.into(), &3.into()), (&0.into(), &1.into())], "{door}");
     let networks: Vec<_> = door["networks"].as_array().unwrap().iter().map(|one| &one["name"]).collect();
-    assert_eq!(networks, ["127.0.0.0/24", "127.0.0.0/16"], "{door}");
+    assert!(networks.len() == 2 && !networks.iter().any(|name| name.to_string().contains("127.0")), "{door}");
     assert_eq!(door["clients"][0]["name"], document["client"]["pseudonym"], "{door}");
     let top = end(binary().args(["top", "--once", "--width", "100", "--admin"]).arg(gate.admin_socket())).stdout;
     let name = door["clients"][0]["name"].as_str().unwrap();

@@ -50,6 +50,15 @@ pub fn percent(share: f64) -> String {
     }
 }
 
+/// A share that a sample tells, to some points: `less than 5 %`, `about 60 %`, `more than 95 %`.
+pub fn estimated(share: f64) -> String {
+    match share * 100.0 {
+        p if p < 5.0 => "less than 5 %".to_owned(),
+        p if p > 95.0 => "more than 95 %".to_owned(),
+        p => format!("about {} %", (p / 5.0).round() * 5.0),
+    }
+}
+
 /// A part of a whole in percent: [`percent`].
 pub fn percent_of(part: u64, whole: u64) -> String {
     percent(part as f64 / whole as f64)
@@ -185,6 +194,21 @@ pub fn wrapped(text: &str, room: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_sample_tells_is_no_more_exact_than_that() {
+        let words = [0.0, 0.049, 0.05, 0.36, 0.94, 0.96, 1.0].map(estimated);
+        let expected = [
+            "less than 5 %",
+            "less than 5 %",
+            "about 5 %",
+            "about 35 %",
+            "about 95 %",
+            "more than 95 %",
+            "more than 95 %",
+        ];
+        assert_eq!(words, expected);
+    }
 
     #[test]
     fn numbers_have_the_digits_that_count() {

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use super::view::{DecisionView, MOST_ROWS, ShareView, View};
+use super::view::{DecisionView, MOST_ROWS, Reader, ShareView, View};
 use crate::client::{Client, ClientNetwork, KeyPart};
 use crate::explain::Explanation;
 use crate::limiter::FORMS;
@@ -32,9 +32,9 @@ const MOST_OF_A_SHARE: usize = 200;
 const MOST_ROUTES: usize = 3;
 
 /// Returns everything as of now; without clients and configuration unless `names`.
-pub fn view(process: &Process, listeners: &[(String, String)], names: bool) -> View {
-    let view = whole(process, listeners);
-    if names { view } else { view.without_names() }
+pub fn view(process: &Process, listeners: &[(String, String)], reader: Reader) -> View {
+    let view = View { orders: reader.orders, ..whole(process, listeners) };
+    if reader.names { view } else { view.without_names() }
 }
 
 fn whole(process: &Process, listeners: &[(String, String)]) -> View {
@@ -70,6 +70,7 @@ fn whole(process: &Process, listeners: &[(String, String)]) -> View {
         bans: bans(process),
         decisions: decisions(process, &generation, now),
         unnamed: false,
+        orders: false,
     }
 }
 

@@ -12,6 +12,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::gather;
 use super::render;
+use super::view::Reader;
 use crate::admin::events::Events;
 use crate::admin::{Asked, Context};
 use crate::observe::history::SECONDS;
@@ -38,9 +39,9 @@ pub fn stream(context: &Arc<Context>, asked: &Asked) -> Answer {
         Ok(begun) => begun,
         Err(refused) => return refused,
     };
-    let (context, names) = (Arc::clone(context), asked.may_read_names());
+    let (context, reader) = (Arc::clone(context), Reader::of(asked));
     match asked.query("view").as_deref() {
-        Some("page") => drop(tokio::spawn(send_sections(context, events, names))),
+        Some("page") => drop(tokio::spawn(send_sections(context, events, reader))),
         _ => drop(tokio::spawn(send_seconds(context, events))),
     }
     answer
@@ -61,7 +62,7 @@ async fn send_seconds(context: Arc<Context>, events: Events) {
     }
 }
 
-async fn send_sections(context: Arc<Context>, events: Events, names: bool) {
+async fn send_sections(context: Arc<Context>, events: Events, reader: Reader) {
     let mut turns = turns();
     let mut sent: HashMap<&'static str, String> = HashMap::new();
     if events.send(RETRY).await.is_err() {
@@ -71,7 +72,7 @@ async fn send_sections(context: Arc<Context>, events: Events, names: bool) {
         let told = Arc::clone(&context);
         // with very many limits it takes milliseconds, which no request should wait for
         let drawn = tokio::task::spawn_blocking(move || {
-            render::sections(&gather::view(&told.process, &told.listeners, names))
+            render::sections(&gather::view(&told.process, &told.listeners, reader))
                 .collect::<HashMap<&'static str, String>>()
         });
         // one that panicked has been reported, and the next may be better

@@ -1,4 +1,4 @@
-//! The page for people at `/` of the admin addresses: the present and the last ten minutes of one process. Reading only.
+//! The page for people at `/` of the admin addresses: the present and the last ten minutes of one process. Where its reader may give orders about clients, buttons give them.
 //!
 //! The program contains the HTML, CSS and script; the browser loads nothing else. The server draws every section, so the page
 //! works without the script. With it, changed sections come as server-sent events and replace the old ones.
@@ -25,7 +25,7 @@ const SCRIPT: &str = include_str!("page.js");
 
 /// `GET /`: the page as of now.
 pub fn page(context: &Arc<Context>, asked: &Asked) -> Answer {
-    let page = render::page(&gather::view(&context.process, &context.listeners, asked.may_read_names()));
+    let page = render::page(&gather::view(&context.process, &context.listeners, view::Reader::of(asked)));
     Answer::new(StatusCode::OK, "text/html; charset=utf-8", page.into_bytes())
 }
 

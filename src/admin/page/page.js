@@ -72,18 +72,53 @@ function place(id, html) {
 
 // ── commands to copy ──
 document.documentElement.classList.add("scripts");
+// what a row's buttons do with its name
+const COMMANDS = {
+  explain: (name) => `explain --client ${name}`,
+  ban: (name) => `ban ${name} --for 1h`,
+  pardon: (name) => `pardon ${name}`,
+  unban: (name) => `unban ${name}`,
+};
+const rowOf = (button) => button.closest("[data-name]").dataset.name.split(" ")[0];
+const commandOf = ({ dataset }, row) => dataset.copy || dataset.command || `sudo tidegate ${COMMANDS[dataset.verb](row)}`;
+
 document.addEventListener("click", async (event) => {
-  const button = event.target.closest("[data-copy]");
+  const button = event.target.closest("[data-copy], [data-verb]:not([data-acts])");
   if (!button) return;
   const word = button.textContent;
   try {
-    await navigator.clipboard.writeText(button.dataset.copy);
+    await navigator.clipboard.writeText(commandOf(button, button.dataset.verb && rowOf(button)));
     button.textContent = "Copied";
   } catch {
     // not allowed here: the command stands beside the button, or in its label
     button.textContent = "Not allowed";
   }
   setTimeout(() => { button.textContent = word; }, 1500);
+});
+
+// ── orders, where this address takes them ──
+const told = byId("told");
+const ORDERS = {
+  ban: (name) => ["api/v1/ban", { target: name, for_seconds: 3600, by: "page" }],
+  pardon: (name) => ["api/v1/pardon", { client: name }],
+  unban: (name) => ["api/v1/unban", { target: name }],
+};
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("[data-order], [data-acts]");
+  if (!button) return;
+  const { order, body, verb } = button.dataset;
+  const row = verb && rowOf(button);
+  const command = commandOf(button, row);
+  if (!confirm(`Do it now?\n\n${command}`)) return;
+  const [path, wanted] = verb ? ORDERS[verb](row) : [order, JSON.parse(body)];
+  try {
+    const answer = await fetch(path, {
+      method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(wanted),
+    });
+    told.textContent = answer.ok ? `Done: ${command}` : `Not done: ${(await answer.json()).error}`;
+  } catch {
+    told.textContent = "No answer. `sudo tidegate bans` shows whether it was done.";
+  }
 });
 
 // ── the stream ──

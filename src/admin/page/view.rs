@@ -1,5 +1,6 @@
 //! Everything that the page shows at one moment, gathered and drawn elsewhere.
 
+use crate::admin::Asked;
 use crate::observe::history::{Past, RoutePast};
 use crate::observe::state::{BanState, Condition, ConditionKind, Door, Limit, Offenders, Origin, State};
 
@@ -29,6 +30,24 @@ pub struct View {
     pub decisions: Vec<DecisionView>,
     /// Whether clients and configuration were left out, because the reader gave no token.
     pub unnamed: bool,
+    /// Whether the reader may give orders about clients.
+    pub orders: bool,
+}
+
+/// What a reader of the page may do.
+#[derive(Debug, Clone, Copy)]
+pub struct Reader {
+    /// Read of clients and of the configuration.
+    pub names: bool,
+    /// Give orders about clients.
+    pub orders: bool,
+}
+
+impl Reader {
+    /// Whoever asks so.
+    pub fn of(asked: &Asked) -> Reader {
+        Reader { names: asked.may_read_names(), orders: asked.may_order() }
+    }
 }
 
 impl View {

@@ -6,7 +6,7 @@ use ratatui::crossterm::event::KeyCode;
 
 use super::data::Model;
 use crate::config::parse_duration;
-use crate::human::percent;
+use crate::human::estimated;
 use crate::observe::state::{Network, Offender};
 
 /// An order to the process.
@@ -77,7 +77,7 @@ impl Dialog {
     /// To ban a client or its network: the network, if its clients together are refused much more often.
     pub fn ban(one: &Offender, model: &Model) -> Dialog {
         let network = model.offenders.networks.iter().find(|network| network.network == one.network);
-        let told = |share: Option<f64>| share.map(percent);
+        let told = |share: Option<f64>| share.map(estimated);
         let passed = [told(one.passed_share), network.and_then(|network| told(network.passed_share))];
         let of = |Network { network, clients, .. }: &Network| (network.clone(), *clients);
         let whole = network.is_some_and(|network| network.count > one.count + one.count / 2);

@@ -1,7 +1,7 @@
 //! What now? At most three commands to copy, each with its reason, and what happens without any.
 
 use super::super::state::{ConditionKind, Network, Offender, Offenders, State};
-use crate::human::percent;
+use crate::human::estimated;
 
 /// What an operator can do.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -143,9 +143,9 @@ fn worst(offenders: &Offenders) -> Option<(Step, &str)> {
     };
     let passed = match passed {
         Some(share) if share >= MUCH_PASSES => {
-            format!("Careful: about {} of its requests pass, and a ban refuses these, too.", percent(share))
+            format!("Careful: {} of its requests pass, and a ban refuses these, too.", estimated(share))
         }
-        Some(share) => format!("About {} of its requests passed in the last minutes.", percent(share)),
+        Some(share) => format!("Of its requests {} passed in the last minutes.", estimated(share)),
         None => "See below what it asks for.".to_owned(),
     };
     let why = format!("Block {what} for an hour. {passed}");

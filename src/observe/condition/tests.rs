@@ -348,14 +348,14 @@ fn a_network_is_banned_where_it_is_several_clients_and_what_passes_of_it_is_told
     assert_eq!(steps[0].command, "sudo tidegate ban NET --for 1h --why flood");
     assert_eq!(
         steps[0].why,
-        "Block this network of 3 clients for an hour. About 0.4 % of its requests passed in the last minutes."
+        "Block this network of 3 clients for an hour. Of its requests less than 5 % passed in the last minutes."
     );
     assert_eq!(steps[1].command, "sudo tidegate explain --client ONE");
     let alone = Offenders { clients: vec![client("ONE", 200)], ..both };
     let steps = next(&state(ConditionKind::Flood), &alone).steps;
     assert_eq!(steps[0].command, "sudo tidegate ban ONE --for 1h --why flood");
     assert!(
-        steps[0].why.ends_with("Careful: about 62 % of its requests pass, and a ban refuses these, too."),
+        steps[0].why.ends_with("Careful: about 60 % of its requests pass, and a ban refuses these, too."),
         "{}",
         steps[0].why
     );

@@ -1,6 +1,10 @@
 //! What the sections share: tables, bars, commands to copy, sums of points.
 
+use serde_json::json;
+
+use super::super::view::View;
 use super::chart;
+use crate::config::parse_duration;
 use crate::human::{grouped, percent};
 use crate::observe::state::Answers;
 use crate::picture::svg::{Attributes, Svg};
@@ -107,6 +111,54 @@ pub fn copy(html: &mut Svg, command: &str, word: &str, class: &str) {
         &[("type", &"button"), ("class", &class.trim_end()), ("data-copy", &command), ("aria-label", &label)],
         word,
     );
+}
+
+/// A button of a row for a verb about what the row is of: the script knows the command and the order, which would be long in each row. It
+/// does it where the reader may; otherwise it copies the command.
+pub fn deed(html: &mut Svg, view: &View, verb: &str, class: &str) {
+    let class = format!("copy {class}");
+    let attributes: Attributes<'_> = &[("type", &"button"), ("class", &class.trim_end()), ("data-verb", &verb)];
+    let acts: Attributes<'_> =
+        &[("type", &"button"), ("class", &class.trim_end()), ("data-verb", &verb), ("data-acts", &"")];
+    let acting = view.orders && verb != "explain";
+    html.labelled(
+        "button",
+        if acting { acts } else { attributes },
+        if acting && verb == "ban" { "ban for 1 h" } else { verb },
+    );
+}
+
+/// A button that does what a command says, if it is an order that the page can give and its reader may; otherwise one that copies it.
+pub fn act(html: &mut Svg, view: &View, command: &str, words: (&str, &str), class: &str) {
+    let (copying, acting) = words;
+    let Some((path, body)) = order(command).filter(|_| view.orders) else { return copy(html, command, copying, class) };
+    let class = format!("copy {class}");
+    let label = format!("{acting}: {command}");
+    html.labelled(
+        "button",
+        &[
+            ("type", &"button"),
+            ("class", &class.trim_end()),
+            ("data-order", &path),
+            ("data-body", &body),
+            ("data-command", &command),
+            ("aria-label", &label),
+        ],
+        acting,
+    );
+}
+
+/// Where an order goes that is written as a command of ours, and what is sent there.
+fn order(command: &str) -> Option<(&'static str, String)> {
+    let words: Vec<&str> = command.split(' ').collect();
+    match words[..] {
+        ["sudo", "tidegate", "ban", target, "--for", length, "--why", why] => {
+            let seconds = parse_duration(length).ok()?.as_secs();
+            let body = json!({ "target": target, "for_seconds": seconds, "why": why, "by": "page" });
+            Some(("api/v1/ban", body.to_string()))
+        }
+        _ => None,
+    }
 }
 
 /// Words with `names` in backticks.

@@ -1,8 +1,8 @@
 //! The first strip: one sentence, then is it well, who is it, what now.
 
 use super::super::view::View;
-use super::markup::{NEEDS_A_TOKEN, NOW, bar, copy, lately, nothing, ticked};
-use crate::human::{grouped, percent, rate, span};
+use super::markup::{NEEDS_A_TOKEN, NOW, act, bar, lately, nothing, ticked};
+use crate::human::{estimated, grouped, percent, rate, span};
 use crate::observe::condition::{Next, OVERLOADED, next};
 use crate::observe::state::{Answers, Condition, ConditionKind, Offender, Origin, Sign};
 use crate::picture::svg::Svg;
@@ -188,7 +188,7 @@ fn who(html: &mut Svg, view: &View) {
         fact("refused by", &|dd| dd.labelled("a", &[("href", &"#s-limits")], limit));
         fact("share", &|dd| dd.text(&format!("{} of the recent refusals", percent(*share))));
         if let Some(passed) = passed_share {
-            fact("passed", &|dd| dd.text(&format!("about {} of its requests", percent(*passed))));
+            fact("passed", &|dd| dd.text(&format!("{} of its requests", estimated(*passed))));
         }
         fact("last seen", &|dd| dd.text(&format!("{} ago", span(*ago))));
     });
@@ -201,7 +201,7 @@ fn now(html: &mut Svg, view: &View) {
             list.element("li", &[("data-name", &step.command)], |item| {
                 item.element("span", &[], |why| ticked(why, &step.why));
                 item.labelled("code", &[], &step.command);
-                copy(item, &step.command, "Copy", "");
+                act(item, view, &step.command, ("Copy", "Do it"), "");
             });
         }
     });

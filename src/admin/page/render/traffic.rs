@@ -117,7 +117,7 @@ fn one(rows: &mut Svg, place: usize, route: &Route, past: &RoutePast, view: &Vie
             cell.labelled("code", &[], &route.name);
             let origin = route.origin.and_then(|origin| view.state.origins.get(origin));
             if let Some(origin) = origin {
-                cell.labelled("span", &[("class", &"tag wide")], &format!("→ {}", origin.name));
+                cell.labelled("span", &[("class", &"tag wide long")], &format!("→ {}", origin.name));
             }
         });
         cell(row, "l pic", |cell| {

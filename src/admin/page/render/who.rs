@@ -2,7 +2,7 @@
 
 use super::super::view::{ShareView, View};
 use super::chart;
-use super::markup::{NEEDS_A_TOKEN, NOW, bar, cell, copy, lately, name, nothing, row, short, table, text, ticked};
+use super::markup::{NEEDS_A_TOKEN, NOW, bar, cell, deed, lately, name, nothing, row, short, table, text, ticked};
 use crate::human::{count, grouped, percent, rate, span};
 use crate::observe::state::{BanState, Network, Offender};
 use crate::picture::svg::{At, Svg};
@@ -38,11 +38,11 @@ fn clients(html: &mut Svg, view: &View) {
         return nothing(html, "No client was refused in the last minutes.");
     }
     let (first, more) = offenders.clients.split_at(offenders.clients.len().min(FIRST));
-    list(html, first, offenders.total, "Most refused clients: recent refusals, halved every minute");
+    list(html, view, first, "Most refused clients: recent refusals, halved every minute");
     if !more.is_empty() {
         html.element("details", &[("class", &"more"), ("data-name", &"more")], |fold| {
             fold.labelled("summary", &[], &format!("{} more", more.len()));
-            list(fold, more, offenders.total, "The next ones: recent refusals, halved every minute");
+            list(fold, view, more, "The next ones: recent refusals, halved every minute");
         });
     }
     if !offenders.networks.is_empty() {
@@ -64,7 +64,8 @@ fn clients(html: &mut Svg, view: &View) {
     }
 }
 
-fn list(html: &mut Svg, clients: &[Offender], total: u64, caption: &str) {
+fn list(html: &mut Svg, view: &View, clients: &[Offender], caption: &str) {
+    let total = view.offenders.total;
     let columns = [
         ("Client", ""),
         ("Network", "l wide"),
@@ -72,7 +73,7 @@ fn list(html: &mut Svg, clients: &[Offender], total: u64, caption: &str) {
         ("Refusals", "wide"),
         ("Share", "share"),
         ("Last", "wide"),
-        ("Copy", ""),
+        (deeds(view), ""),
     ];
     table(html, caption, &columns, |rows| {
         for (place, offender) in clients.iter().enumerate() {
@@ -92,8 +93,11 @@ fn list(html: &mut Svg, clients: &[Offender], total: u64, caption: &str) {
                 });
                 text(row, "wide nw", &format!("{} ago", span(*ago)));
                 cell(row, "nw", |cell| {
-                    copy(cell, &format!("sudo tidegate explain --client {client}"), "explain", "");
-                    copy(cell, &format!("sudo tidegate ban {client} --for 1h"), "ban", "wide");
+                    deed(cell, view, "explain", "");
+                    deed(cell, view, "ban", "wide");
+                    if view.orders {
+                        deed(cell, view, "pardon", "wide");
+                    }
                 });
             });
         }
@@ -246,13 +250,25 @@ fn block(svg: &mut Svg, (x, width, line): (f64, f64, usize), name: &str, members
     });
 }
 
+/// What buttons do in a table.
+fn deeds(view: &View) -> &'static str {
+    if view.orders { "Do" } else { "Copy" }
+}
+
 /// The bans that refused most.
 fn bans(html: &mut Svg, view: &View) {
     if view.bans.is_empty() {
         return;
     }
     html.labelled("h3", &[], "Banned");
-    let columns = [("Banned", ""), ("Refused", ""), ("Ends in", ""), ("By", "l wide"), ("Reason", "l wide")];
+    let columns = [
+        ("Banned", ""),
+        ("Refused", ""),
+        ("Ends in", ""),
+        ("By", "l wide"),
+        ("Reason", "l wide"),
+        (deeds(view), "wide"),
+    ];
     table(html, "Bans in force at this moment, and what each has refused", &columns, |rows| {
         for BanState { number, target, by, why, ends_in_seconds, refused, .. } in &view.bans {
             row(rows, &number.to_string(), "", |row| {
@@ -261,6 +277,7 @@ fn bans(html: &mut Svg, view: &View) {
                 text(row, "nw", &span(*ends_in_seconds));
                 text(row, "l wide", by);
                 text(row, "l wide", why);
+                cell(row, "nw wide", |cell| deed(cell, view, "unban", ""));
             });
         }
     });

@@ -79,7 +79,7 @@ tidegate 0.1.0  edge-1  up 3 d 4 h  policy 9f31c2e0aa4b, 2 h old
 ! A FLOOD IS BEING HELD OFF. One network causes 86 % of the refusals; 14 % hit other clients. 0.6 % of all requests are refused.
 pressure ███░░░░░░░ 0.34  passed 4,044/s  429 24/s  503 0.5/s  failed 7/s
 
-NOW  sudo tidegate ban c7f1Kc1mZt0wJ2T9uXvHq3 --for 1h --why flood   Block this client for an hour. About 0.4 % of its requests passed in the last minutes.
+NOW  sudo tidegate ban c7f1Kc1mZt0wJ2T9uXvHq3 --for 1h --why flood   Block this client for an hour. Of its requests less than 5 % passed in the last minutes.
      sudo tidegate explain --client c7f1Kc1mZt0wJ2T9uXvHq3   See why the worst client is refused.
      if you do nothing: the gate goes on refusing them; its pressure is 0.34
 

@@ -152,7 +152,7 @@ section! {
 }
 
 section! {
-    /// Where the admin endpoints can be read over TCP: state and decisions, for reading only.
+    /// Where the admin endpoints can be read over TCP: state and decisions, for reading; with a token also for orders about clients.
     Admin ("a map with `address`") {
         /// An address and a port of its own, such as `127.0.0.1:9901`. One that others than this machine reach needs a `token`.
         required address: ListenAddress,
