@@ -1,8 +1,9 @@
 //! Requests that keep their origin waiting for their client, and what they owe to those who wait for a place.
 //!
 //! A place is for the origin's work. Who sends a request slowly, or takes an answer slowly, holds one without any; with a few bytes a second
-//! one client could hold them all. So a request whose client was waited for longer than [`PATIENCE`] in all gives its place
-//! away as soon as somebody is owed it, and ends.
+//! one client could hold them all. So a request whose client was waited for longer than [`PATIENCE`] gives its place away as soon as
+//! somebody is owed it, and ends. Bytes that move earn the wait back at [`STEADY`]: a transfer that is bounded by its client's line is idle
+//! only where that is slower. After [`LONG`] it gives its place to anybody who holds nothing.
 //!
 //! Our own way polls for that itself. Through the framework no phase runs while the client is waited for: its layer below does it, with a
 //! place that was [lent](Lent) to it.
@@ -21,6 +22,17 @@ use crate::system::timer::Alarm;
 
 /// Long enough for pauses of the network.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Of waiting in all: from then on the place is owed to everybody who has none.
+const LONG: Duration = Duration::from_secs(10);
+
+/// Bytes a second of a transfer that is not idle.
+const STEADY: u64 = 32 << 10;
+
+/// The time that so many bytes may take.
+fn time_of(bytes: usize) -> Duration {
+    Duration::from_nanos((bytes as u64).saturating_mul(1_000_000_000 / STEADY))
+}
 
 /// How often it looks from then on whether somebody waits.
 const LOOK: Duration = Duration::from_millis(250);
@@ -50,8 +62,8 @@ impl From<GaveWay> for io::Error {
 
 /// A place that can be given to somebody who waits.
 pub trait GivesWay: Debug + Send + Sync {
-    /// Gives it to somebody who is owed it. Returns whether it did.
-    fn give_way(&self) -> bool;
+    /// Gives it to somebody who is owed it; `long`: everybody is who has none. Returns whether it did.
+    fn give_way(&self, long: bool) -> bool;
 }
 
 /// The place of a request that goes through the framework.
@@ -71,7 +83,7 @@ impl Lent {
 pub struct IdlePlace {
     /// Since when it is waited for.
     since: Option<Instant>,
-    /// Before that.
+    /// Before that, less what bytes have earned.
     before: Duration,
     /// When it looks again.
     next: Option<Instant>,
@@ -85,23 +97,28 @@ impl IdlePlace {
         (self.since, self.before, self.next, self.gave_way) = (None, Duration::ZERO, None, false);
     }
 
-    /// It is not the client that is waited for.
-    pub fn over(&mut self) {
+    /// It is not the client that is waited for; so many bytes of the client's have moved.
+    pub fn moved(&mut self, bytes: usize) {
         if let Some(since) = self.since.take() {
             self.before += since.elapsed();
         }
+        if !self.before.is_zero() {
+            self.before = self.before.saturating_sub(time_of(bytes));
+        }
     }
 
-    /// The client is waited for. `Ready` once the place was given away.
-    pub fn poll(&mut self, mut give_way: impl FnMut() -> bool, cx: &mut Context<'_>) -> Poll<()> {
+    /// The client is waited for, which so many bytes may be on their way to. `Ready` once the place was given away.
+    pub fn poll(&mut self, ahead: usize, mut give_way: impl FnMut(bool) -> bool, cx: &mut Context<'_>) -> Poll<()> {
         let since = *self.since.get_or_insert_with(Instant::now);
-        let first = since + PATIENCE.saturating_sub(self.before);
+        let (before, ahead) = (self.before, time_of(ahead));
+        let after = |patience: Duration| since + (patience + ahead).saturating_sub(before);
+        let first = after(PATIENCE);
         loop {
             let due = self.next.map_or(first, |next| next.max(first));
             if self.alarm.poll(due, cx).is_pending() {
                 return Poll::Pending;
             }
-            if give_way() {
+            if give_way(Instant::now() >= after(LONG)) {
                 self.gave_way = true;
                 return Poll::Ready(());
             }
@@ -111,7 +128,7 @@ impl IdlePlace {
 
     /// [Polls](IdlePlace::poll) with the place that was lent, if one was.
     pub fn poll_lent(&mut self, lent: &Lent, cx: &mut Context<'_>) -> Poll<()> {
-        lent.0.get().map_or(Poll::Pending, |place| self.poll(|| place.give_way(), cx))
+        lent.0.get().map_or(Poll::Pending, |place| self.poll(0, |long| place.give_way(long), cx))
     }
 
     /// Whether the place was given away, so that the origin's answer is not awaited.

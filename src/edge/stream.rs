@@ -245,7 +245,7 @@ impl<S: IO> Wire<S> {
                 Poll::Ready(Err(self.fault(if late { BodyFault::LateUpload } else { BodyFault::SlowUpload })))
             }
             Poll::Ready(Ok(taken)) => {
-                self.idle_place.over();
+                self.idle_place.moved(taken);
                 self.upload.progressed(taken);
                 let goes_on = matches!(self.reading, Reading::Length(_) | Reading::Chunked(_));
                 if goes_on && self.upload.is_over() {
@@ -397,7 +397,7 @@ impl<S: IO> Wire<S> {
             Poll::Ready(Ok(0)) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
             Poll::Ready(Ok(sent)) => {
                 self.download.progressed(sent);
-                self.idle_place.over();
+                self.idle_place.moved(sent);
                 self.stall.over();
                 self.outbox.advance(sent.min(self.outbox.len()));
                 Poll::Ready(Ok(sent))

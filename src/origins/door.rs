@@ -95,10 +95,11 @@ impl OriginPlace {
         self.upgraded.is_some()
     }
 
-    /// Gives it to somebody who waits and is owed it by a request whose client keeps the origin waiting. Returns whether it did.
-    pub fn give_way(&mut self) -> bool {
+    /// Gives it to somebody who waits and is owed it by a request whose client keeps the origin waiting, for `long`: to anybody who holds
+    /// nothing. Returns whether it did.
+    pub fn give_way(&mut self, long: bool) -> bool {
         let Some(place) = self.place.take() else { return false };
-        self.place = self.door.places.give_way(place, || self.door.clock.now()).err();
+        self.place = self.door.places.give_way(place, long, || self.door.clock.now()).err();
         self.place.is_none()
     }
 
@@ -132,10 +133,10 @@ pub struct LentPlace {
 }
 
 impl GivesWay for LentPlace {
-    fn give_way(&self) -> bool {
+    fn give_way(&self, long: bool) -> bool {
         let mut held = self.place.lock();
         let Some(place) = held.take() else { return false };
-        *held = self.door.places.give_way(place, || self.door.clock.now()).err();
+        *held = self.door.places.give_way(place, long, || self.door.clock.now()).err();
         held.is_none()
     }
 }

@@ -173,7 +173,7 @@ impl StreamIo {
                 self.read += data.len();
                 self.whole |= self.body.is_end_stream();
                 self.upload.progressed(data.len());
-                self.idle_place.over();
+                self.idle_place.moved(data.len());
                 if !self.unhurried && !self.body.is_end_stream() && self.upload.is_over() {
                     return Poll::Ready(Err(self.fault(ErrorType::ReadError, BodyFault::LateUpload)));
                 }
@@ -346,7 +346,7 @@ impl StreamIo {
                 Poll::Ready(Some(Ok(room))) => {
                     self.download.progressed(room.min(wanted));
                     self.stall.over();
-                    self.idle_place.over();
+                    self.idle_place.moved(room.min(wanted));
                     return Poll::Ready(Ok(room));
                 }
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(broken(ErrorType::WriteError, error))),

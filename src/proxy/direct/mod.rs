@@ -250,7 +250,7 @@ impl DirectLane {
                 .await
         };
         let ended = ended.await;
-        idle_place.over();
+        idle_place.moved(0);
         match ended {
             Ok(()) => {
                 if let (Some(attempt), Some(stream)) = (&context.attempt, exchange.kept()) {
@@ -353,10 +353,11 @@ impl<C: Client> Run<'_, '_, C> {
     /// Hands a piece of the answer to the client, who may take his time with it as long as nobody waits for his place.
     async fn deliver(&mut self, piece: &Piece) -> pingora::Result<()> {
         let Run { client, context, exchange, idle_place, .. } = self;
+        let length = exchange.data(piece).len();
         let mut write = pin!(client.write_piece(exchange.data(piece), piece.ends));
         poll_fn(|cx| match write.as_mut().poll(cx) {
             Poll::Ready(written) => {
-                idle_place.over();
+                idle_place.moved(length);
                 Poll::Ready(written)
             }
             Poll::Pending => {
@@ -364,7 +365,7 @@ impl<C: Client> Run<'_, '_, C> {
                     // its work is over
                     context.place = None;
                 }
-                poll_idle(idle_place, context.place.as_mut(), cx).map(|()| Err(GaveWay::error()))
+                poll_idle((idle_place, length), context.place.as_mut(), cx).map(|()| Err(GaveWay::error()))
             }
         })
         .await
@@ -372,7 +373,7 @@ impl<C: Client> Run<'_, '_, C> {
 
     /// Holds the answer back for so long, or until the client has gone.
     async fn pause(&mut self, time: Duration) -> pingora::Result<()> {
-        self.idle_place.over();
+        self.idle_place.moved(0);
         poll_fn(|cx| self.client.poll_flush(cx)).await?;
         tokio::select! {
             biased;
@@ -416,9 +417,9 @@ impl<C: Client> Run<'_, '_, C> {
         let polled = upload.poll(*client, exchange, *within, passes, cx);
         let awaits_client = polled.is_pending() && upload.awaits_client() && !client.may_pause();
         if !awaits_client || upload.read() > before {
-            idle_place.over();
+            idle_place.moved(usize::try_from(upload.read() - before).unwrap_or(usize::MAX));
         }
-        if awaits_client && poll_idle(idle_place, context.place.as_mut(), cx).is_ready() {
+        if awaits_client && poll_idle((idle_place, 0), context.place.as_mut(), cx).is_ready() {
             return Poll::Ready(Err(GaveWay::error()));
         }
         polled
@@ -431,10 +432,14 @@ impl Direct<Transport> for DirectLane {
     }
 }
 
-/// The client is waited for. `Ready` once the place was given away.
-fn poll_idle(idle: &mut IdlePlace, place: Option<&mut OriginPlace>, cx: &mut Context<'_>) -> Poll<()> {
+/// The client is waited for, which so many bytes are on their way to. `Ready` once the place was given away.
+fn poll_idle(
+    (idle, ahead): (&mut IdlePlace, usize),
+    place: Option<&mut OriginPlace>,
+    cx: &mut Context<'_>,
+) -> Poll<()> {
     match place.filter(|place| place.is_capped()) {
-        Some(place) => idle.poll(|| place.give_way(), cx),
+        Some(place) => idle.poll(ahead, |long| place.give_way(long), cx),
         None => Poll::Pending,
     }
 }

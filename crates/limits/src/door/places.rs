@@ -248,13 +248,14 @@ impl Places {
         self.tick(now, acts);
     }
 
-    /// Returns whether a holder who keeps the origin waiting owes this place to the one who is next: a request that matters more, or one whose
-    /// key would hold no more with it than the holder's key without, each for what its weight stands for.
-    pub fn gives_way(&self, place: PlaceId) -> bool {
+    /// Returns whether a holder who keeps the origin waiting owes this place to the one who is next: a request that matters more, one whose
+    /// key would hold no more with it than the holder's key without, each for what its weight stands for, or one that holds nothing and of
+    /// which the same is true by one of its networks; after a `long` time one that holds nothing.
+    pub fn gives_way(&self, place: PlaceId, long: bool) -> bool {
         let held = self.named.get(place.slot as usize).copied().flatten().filter(|held| held.serial == place.serial);
         // of more places than there are now, those that are given back first go to nobody
         let Some(held) = held.filter(|_| self.held >= self.max) else { return false };
-        let next = self.line.owed_by(&held.nodes, held.weight, held.criticality);
+        let next = self.line.owed_by(&held.nodes, (held.weight, long), held.criticality);
         next.is_some_and(|next| self.leaves().by(&next) == 0)
     }
 

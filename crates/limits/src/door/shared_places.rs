@@ -176,7 +176,8 @@ impl PlaceDoor {
     }
 
     /// A place, while the door is open.
-    fn take(&self, Asks { path, weight, criticality, label }: &Asks, now: Timestamp) -> Option<Place> {
+    fn take(&self, asks: &Asks, now: Timestamp) -> Option<Place> {
+        let Asks { path, weight, criticality, label } = asks;
         let reserved = Reserved::from_word(self.reserved.load(Ordering::Relaxed));
         // Acquire and release: who takes a place that another gave back sees its cell free
         let leaves = |max: u32| reserved.before(*criticality, max);
@@ -206,6 +207,10 @@ impl PlaceDoor {
             // Release: who counts it reads what was written
             cell.state.store(TAKEN, Ordering::Release);
             return Some(Place(Way::Cell(at as u32)));
+        }
+        if cells.len() < self.max().min(MOST_CELLS) as usize {
+            // a reload has added places: those beyond the cells are named at once
+            return Some(Place(Way::of(self.locked(now, |inner, now| inner.places.adopt(asks, now, now)))));
         }
         Some(Place(Way::Nobodys))
     }
@@ -260,11 +265,12 @@ impl PlaceDoor {
         });
     }
 
-    /// The holder of this place keeps the origin waiting: gives it back if somebody who waits is owed it. Costs a lock where somebody waits.
+    /// The holder of this place keeps the origin waiting: gives it back if somebody who waits is owed it, after a `long` time anybody who
+    /// holds nothing. Costs a lock where somebody waits.
     ///
     /// # Errors
     /// The place, which stays the holder's.
-    pub fn give_way(&self, place: Place, now: impl FnOnce() -> Timestamp) -> Result<(), Place> {
+    pub fn give_way(&self, place: Place, long: bool, now: impl FnOnce() -> Timestamp) -> Result<(), Place> {
         if self.word.load(Ordering::Relaxed) & BUSY == 0 {
             return Err(place);
         }
@@ -275,7 +281,7 @@ impl PlaceDoor {
                 Way::Named(place) => Some(place),
                 Way::Nobodys => None,
             };
-            let Some(id) = id.filter(|id| inner.places.gives_way(*id)) else { return Err(place) };
+            let Some(id) = id.filter(|id| inner.places.gives_way(*id, long)) else { return Err(place) };
             if let Way::Cell(at) = place.0
                 && let (Some(cell), Some(counted)) = (self.cells().get(at as usize), inner.counted.get_mut(at as usize))
             {

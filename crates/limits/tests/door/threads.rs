@@ -59,7 +59,7 @@ fn who_keeps_a_place_idle_gives_it_to_who_would_hold_no_more() {
     let mut held: Vec<Place> = (0..3).map(|_| given(&door, &asks(1 << 16), 0)).collect();
     let owes = |held: &mut Vec<Place>, seconds| {
         let place = held.pop().unwrap();
-        door.give_way(place, || at(seconds)).map_err(|place| held.push(place)).is_ok()
+        door.give_way(place, false, || at(seconds)).map_err(|place| held.push(place)).is_ok()
     };
     assert!(!owes(&mut held, 0), "nobody waits");
     let mut others = Vec::new();
@@ -87,12 +87,49 @@ fn of_more_places_than_there_are_now_those_kept_idle_go_first() {
     door.set_max(2, at(1));
     let waiting = waits(&door, &asks(2 << 16), 2);
     for left in [3, 2] {
-        assert!(door.give_way(held.pop().unwrap(), || at(3)).is_ok(), "still {left} for two places");
+        assert!(door.give_way(held.pop().unwrap(), false, || at(3)).is_ok(), "still {left} for two places");
         assert_eq!(door.held(), left);
     }
-    assert!(door.give_way(held.pop().unwrap(), || at(4)).is_ok());
+    assert!(door.give_way(held.pop().unwrap(), false, || at(4)).is_ok());
     held.push(wait(waiting).expect("one of two is free"));
     held.drain(..).for_each(|place| door.give_back(place, || at(5)));
+    assert_eq!(door.held(), 0);
+}
+
+#[test]
+fn a_network_that_keeps_many_places_idle_owes_them_to_who_has_none() {
+    let door = PlaceDoor::new(PlacesSpec { reserve: Reserve::None, ..PlacesSpec::new(4) });
+    let one_network = |host: u32| asks(1 << 16 | host);
+    let mut held: Vec<Place> = (1..5).map(|host| given(&door, &one_network(host), 0)).collect();
+    let own = waits(&door, &one_network(9), 1);
+    let place = held.pop().unwrap();
+    held.push(door.give_way(place, false, || at(1)).expect_err("the same network would hold as many"));
+    let place = held.pop().unwrap();
+    assert!(door.give_way(place, true, || at(1)).is_ok(), "idle for long: to anybody who has none");
+    held.push(wait(own).expect("it has the place"));
+    let other = waits(&door, &asks(2 << 16), 2);
+    assert!(door.give_way(held.pop().unwrap(), false, || at(2)).is_ok(), "three for one network, one for the other");
+    held.push(wait(other).expect("it has the place"));
+    let more = waits(&door, &asks(2 << 16), 3);
+    let place = held.swap_remove(0);
+    held.push(door.give_way(place, false, || at(3)).expect_err("its client has a place already"));
+    drop(more);
+    held.drain(..).for_each(|place| door.give_back(place, || at(4)));
+    assert_eq!(door.held(), 0);
+}
+
+#[test]
+fn places_that_a_reload_adds_are_held_in_a_name() {
+    let spec = |most| PlacesSpec { reserve: Reserve::None, ..PlacesSpec::new(most) };
+    let door = PlaceDoor::new(spec(1));
+    door.follow(spec(4), 4, at(0));
+    let mut held: Vec<Place> = (0..4).map(|_| given(&door, &asks(1 << 16), 0)).collect();
+    for turn in 1..=2_u32 {
+        let waiting = waits(&door, &asks((turn + 1) << 16), turn.into());
+        assert!(door.give_way(held.remove(0), false, || at(turn.into())).is_ok(), "{turn}");
+        held.push(wait(waiting).expect("it has the place"));
+    }
+    held.drain(..).for_each(|place| door.give_back(place, || at(9)));
     assert_eq!(door.held(), 0);
 }
 
@@ -103,7 +140,7 @@ fn places_are_owed_by_weight_and_only_those_that_would_be_given() {
     let mut held: Vec<Place> = (0..4).map(|_| given(&door, &tenant, 0)).collect();
     let waiting = waits(&door, &asks(2 << 16), 1);
     let place = held.pop().unwrap();
-    held.push(door.give_way(place, || at(1)).expect_err("three for four are less than one for one"));
+    held.push(door.give_way(place, false, || at(1)).expect_err("three for four are less than one for one"));
     drop(waiting);
     held.drain(..).for_each(|place| door.give_back(place, || at(2)));
     // one place is kept for what matters more, so nobody gets what is let go
@@ -112,7 +149,7 @@ fn places_are_owed_by_weight_and_only_those_that_would_be_given() {
     let mut held: Vec<Place> = (0..2).map(|_| given(&door, &asks(1 << 16), 0)).collect();
     let waiting = waits(&door, &asks(2 << 16), 1);
     let place = held.pop().unwrap();
-    held.push(door.give_way(place, || at(1)).expect_err("a place is free, and kept"));
+    held.push(door.give_way(place, false, || at(1)).expect_err("a place is free, and kept"));
     drop(waiting);
     held.drain(..).for_each(|place| door.give_back(place, || at(2)));
 }
