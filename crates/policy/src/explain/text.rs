@@ -124,7 +124,7 @@ impl Page {
         let whence = match is_forwarded(client.source.as_ref()) {
             true => format!("from {}, {} {hops}", client.header, client.hops),
             false if client.ignored_header => {
-                "the peer; its forwarding header was ignored: nobody trusts it".to_owned()
+                "the peer; its forwarding header was ignored: not in `trusted_proxies`".to_owned()
             }
             false if client.peer_trusted => "the peer, a trusted proxy that named nobody".to_owned(),
             false => "the peer".to_owned(),
