@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::asked::Asked;
 use super::context::Context;
 use super::whom;
+use crate::answer::entry;
 use crate::config;
 use crate::engine::DecisionId;
 use crate::explain::Explanation;
@@ -39,21 +40,34 @@ struct List {
 pub fn one(context: &Arc<Context>, asked: &Asked) -> Answer {
     let text = asked.parameter("id");
     let Some(id) = DecisionId::parse_lenient(text) else {
-        let why =
-            format!("`{text}` is no decision's id: those are thirteen letters and digits, with or without dashes");
+        let why = format!(
+            "`{text}` is not a decision id: 13 letters and digits, such as 23B02RXE6B1F0 (the answer's x-tidegate-decision field)"
+        );
         return Answer::error(StatusCode::BAD_REQUEST, why);
     };
     match around(&context.process, |around| context.process.decisions.explain(id, around)) {
         Some(explanation) => Answer::json(StatusCode::OK, &explanation),
-        None => Answer::error(
-            StatusCode::NOT_FOUND,
-            format!(
-                "decision {id} is not remembered: of a client that is refused over and over only the first {WHOLE} are kept, \
-                 then one in every {} minutes; of admitted requests one in {SAMPLE}; ask by `--client` for those that are kept",
-                PERIOD.as_secs() / 60,
-            ),
-        ),
+        None => Answer::error(StatusCode::NOT_FOUND, forgotten(&context.process, id)),
     }
+}
+
+/// Says that a decision is not in memory: what is, and where else it may be.
+fn forgotten(process: &Process, id: DecisionId) -> String {
+    let oldest = process.decisions.oldest().map(|at| {
+        let time = entry::time_text(process.unix_nanos_at_origin().saturating_add(at.nanos()));
+        let time: String = time.chars().take("2026-11-21T10:15:09".len()).collect();
+        format!(" (the oldest is of {} UTC)", time.replace('T', " "))
+    });
+    let log = match process.access_log.is_some() {
+        true => format!(". The access log may have it: look there for {id}"),
+        false => String::new(),
+    };
+    format!(
+        "decision {id} is not in memory{}: of a client that is refused over and over the first {WHOLE} refusals are kept, then one \
+         in {} minutes; of admitted requests one in {SAMPLE}; `--client` shows those that are kept{log}",
+        oldest.unwrap_or_default(),
+        PERIOD.as_secs() / 60,
+    )
 }
 
 /// `GET /api/v1/decisions?client=WHO&since=10m&latest=N`, all of which may be left out.

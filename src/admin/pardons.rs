@@ -88,7 +88,7 @@ pub fn pardon(context: &Arc<Context>, asked: &Asked) -> Answer {
         let why = match outcomes.values().find_map(|outcome| outcome.err()) {
             Some(reason) if only.is_some() => format!("the limit {}", reason.text()),
             Some(NotPardoned::Full) => format!("a limit {}", NotPardoned::Full.text()),
-            Some(reason @ (NotPardoned::Narrower | NotPardoned::Shared)) => {
+            Some(reason @ (NotPardoned::Narrower | NotPardoned::Running | NotPardoned::Shared)) => {
                 format!("each limit by client {}", reason.text())
             }
             _ => "no limit counts by the client alone".to_owned(),

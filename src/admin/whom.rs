@@ -49,7 +49,7 @@ pub(super) fn find(context: &Context, text: &str) -> Result<Found, Answer> {
             }
         }
         return match found.as_slice() {
-            [] => Err(unknown()),
+            [] => Err(unknown(text)),
             [client] => Ok(Found { name: context.name_of(client), clients: vec![*client], network: None }),
             _ => Err(several(text)),
         };
@@ -123,8 +123,10 @@ fn of_network(rules: &ClientRules, network: Option<Prefix>) -> Client {
     client
 }
 
-fn unknown() -> Answer {
-    let why = "neither an address, nor a network, nor a client that the limits refused lately; a pseudonym cannot be led back \
-               to others";
+fn unknown(text: &str) -> Answer {
+    let why = format!(
+        "unknown client `{text}`: write an address (203.0.113.7), a network (203.0.113.0/24), or a name from `tidegate top`, which has \
+         the clients that limits refused lately"
+    );
     Answer::error(StatusCode::NOT_FOUND, why)
 }

@@ -19,7 +19,7 @@ use crate::observe::state::Banned;
 /// Refuse a client, a network or a key of a limit for a while
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  tidegate ban 203.0.113.7 --for 2h --why 'scrapes the shop'\n  \
-    tidegate ban 2001:db8::/32 --for 24h\n  \
+    tidegate ban 2001:db8::/32 --for 7d\n  \
     tidegate ban c7f1Kc1m --for 30m                    # the first characters of a name in top or the log\n  \
     tidegate ban per_key=abc123 --for 10m              # a key of a limit: here an API key\n\n\
     Each request of it is refused with 403 before any limit is asked, behind trusted proxies too. The ban ends by itself, or by\n\
@@ -30,7 +30,7 @@ pub struct Arguments {
     /// An address, a network, `unix`, a client's name in log and lists or its first 8 characters, or LIMIT=VALUE
     #[arg(value_name = "TARGET", allow_hyphen_values = true)]
     target: String,
-    /// How long, such as `2h`; `8760h` (365 days) at most
+    /// How long, such as `2h` or `7d` (at most 365d)
     #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration)]
     length: Duration,
     /// The reason, for `bans`, `explain` and the log
@@ -39,7 +39,7 @@ pub struct Arguments {
     /// Ban even your own address, a trusted proxy, this machine or a large part of the Internet
     #[arg(long)]
     force: bool,
-    /// How to write what came of it
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }
@@ -51,7 +51,7 @@ pub fn run(arguments: &Arguments, global: &Global) -> ExitCode {
     match running::told::<Banned>(global, |socket| client::post(socket, "/api/v1/ban", &wanted)) {
         Ok((body, _)) if *format == Format::Json => print(&format!("{}\n", body.trim_end())),
         Ok((_, banned)) if !global.quiet => {
-            print(&text(&banned));
+            print(&text(target, &banned));
             not_kept(banned.on_disk, banned.has_directory);
             not_shared(&banned.waiting_for);
         }
@@ -71,9 +71,15 @@ pub fn wanted(target: &str, length: Duration, why: &str, force: bool) -> serde_j
     json!({ "target": target, "for_seconds": seconds, "why": why, "by": by, "force": force, "from": from })
 }
 
-/// Says the outcome of a ban in words.
-pub fn text(Banned { ban, .. }: &Banned) -> String {
-    format!("ban {}: {} is refused for {}\n", ban.number, ban.target, span(ban.ends_in_seconds))
+/// Says the outcome of a ban in words, with the target as it was typed.
+pub fn text(typed: &str, Banned { ban, .. }: &Banned) -> String {
+    format!("ban {}: {} is refused for {}\n", ban.number, echoed(typed, &ban.target), span(ban.ends_in_seconds))
+}
+
+/// Returns a target as it was typed, and behind it the name that lists and logs have for it, if that is another.
+pub fn echoed(typed: &str, name: &str) -> String {
+    // the beginning of a name says nothing that the name does not
+    if name.starts_with(typed) { name.to_owned() } else { format!("{typed} ({name})") }
 }
 
 /// Says so if other gates hear of an order later.

@@ -21,7 +21,7 @@ use crate::units::Prefix;
     `plain` and `nftables` write the banned networks by their addresses, for a firewall; bans of keys have none and are left out.\n\n\
     Exit codes: 0 shown, 1 the server lists what is no network, 69 no server answers.")]
 pub struct Arguments {
-    /// How to write them
+    /// How to print them
     #[arg(long, value_enum, default_value_t = Form::Text)]
     format: Form,
     /// Show clients by their addresses, not as pseudonyms

@@ -25,7 +25,7 @@ use crate::sketch::{Accuracy, Shape};
 use crate::system::clock::Clock;
 use crate::units::Criticality;
 
-/// Tell all that is wrong with a policy file
+/// Check a policy file: every error, with its place and a fix
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  tidegate check tidegate.yaml\n\nFour lines are a policy file:\n  listen: \":8080\"\n  \
@@ -33,9 +33,9 @@ use crate::units::Criticality;
     Exit codes: 0 valid, 1 warnings under --deny-warnings, 78 invalid"
 )]
 pub struct Arguments {
-    /// The policy file or directory; before --config
+    /// Policy file or directory; wins over --config
     pub file: Option<PathBuf>,
-    /// How to write what was found
+    /// How to print the findings
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
     /// Fail on warnings too

@@ -7,7 +7,7 @@ use clap_complete::Shell;
 
 use super::output::print;
 
-/// Print what a shell needs to complete the command line
+/// Print a shell's completions
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  tidegate completions bash > ~/.local/share/bash-completion/completions/tidegate")]
 pub struct Arguments {

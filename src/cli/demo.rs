@@ -15,7 +15,7 @@ use super::run::serve_text;
 use crate::observe::standard_error;
 use crate::process::control;
 
-/// Try it: an origin and a gate on loopback, with curl lines
+/// Try tidegate on this machine
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  tidegate demo --port 8080")]
 pub struct Demo {
@@ -77,7 +77,7 @@ routes:
     origin: {origin}
     limit: 10/s burst 20
 telemetry:
-  log: {{ level: warn }}
+  log: {{ level: error }}
 "
     )
 }

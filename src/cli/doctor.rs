@@ -20,17 +20,17 @@ use crate::admin::client;
 use crate::human;
 use crate::observe::state::State;
 
-/// Find what would keep the gate from starting or serving on this machine
+/// Check this machine: what would keep tidegate from starting or serving
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  tidegate doctor -c tidegate.yaml\n\n\
     It loads the policy, takes each address for a moment, connects to each origin and store, and looks at file\n\
-    descriptors, certificates, files, logs and the clock. It changes nothing and sends no request. Run it as the\n\
+    descriptors, certificates, files, logs, the directory of state and the clock. It changes nothing and sends no request. Run it as the\n\
     user that will serve.\n\n\
     Exit codes: 0 nothing fails, 1 something fails (or warns, under --deny-warnings), 78 the policy is invalid")]
 pub struct Arguments {
-    /// The policy file or directory; before --config
+    /// Policy file or directory; wins over --config
     file: Option<PathBuf>,
-    /// How to write what was found
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
     /// Fail on warnings too
@@ -70,6 +70,7 @@ pub fn run(arguments: &Arguments, global: &Global) -> ExitCode {
         findings.push(here::clock(path, now()));
         findings.extend(here::certificates(config, &loaded.certificates, now()));
         findings.extend(here::files(path, config));
+        findings.extend(here::state(config));
         findings.extend(here::access_log(config));
         findings.extend(there::reached(config));
     } else {

@@ -18,7 +18,7 @@ use crate::engine::DecisionId;
 use crate::explain::Explanation;
 use crate::human::wrapped;
 
-/// Say why a request was, or would be, limited
+/// Explain why a request was limited
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     tidegate explain --decision 7Q3M-9F2K-1VXTC        # the x-tidegate-decision of an answer\n  \
@@ -40,7 +40,7 @@ pub struct Arguments {
     limit: usize,
     #[command(flatten)]
     hypothetical: hypothetical::Hypothesis,
-    /// How to write it
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }
@@ -57,7 +57,7 @@ struct What {
     /// The last decisions about this client: an address, or a pseudonym from the access log or its first 8 characters
     #[arg(long, value_name = "WHO", allow_hyphen_values = true)]
     client: Option<String>,
-    /// A request that nobody sent, such as 'POST https://shop.example.com/login'
+    /// Ask about a request that was not sent: 'POST https://shop.example.com/login'
     #[arg(long, value_name = "METHOD URL")]
     request: Option<String>,
 }
@@ -97,7 +97,8 @@ fn explain_code(text: &str, format: Format) -> ExitCode {
         let near = nearest(&text.to_ascii_uppercase(), known).map(|near| format!("; did you mean {near}?"));
         let decision = DecisionId::parse_lenient(text)
             .map(|id| format!("; for the decision of this id write: tidegate explain --decision {id}"));
-        say(&format!("tidegate: there is no diagnostic `{text}`{}\n", decision.or(near).unwrap_or_default()));
+        let other = || "; codes are printed in brackets by `tidegate check`, such as E0301".to_owned();
+        say(&format!("tidegate: no error code `{text}`{}\n", decision.or(near).unwrap_or_else(other)));
         return ExitCode::from(exit::NO);
     };
     print(&match format {
@@ -151,8 +152,13 @@ fn of_client(client: &str, arguments: &Arguments, global: &Global) -> ExitCode {
     }
     if decisions.is_empty() {
         let since = arguments.since.as_ref().map_or_else(String::new, |since| format!(" in the last {since}"));
-        let whose = if client.parse::<IpAddr>().is_ok() { "this client" } else { "this pseudonym" };
-        say(&format!("tidegate: nothing is remembered of {whose}{since}: {FORGOTTEN}\n"));
+        say(&match client.parse::<IpAddr>() {
+            Ok(_) => format!(
+                "tidegate: no refusal of {client} in memory{since}: {FORGOTTEN}\n  what its next request would get: tidegate explain \
+                 --request 'GET /' --from {client}\n"
+            ),
+            Err(_) => format!("tidegate: no refusal of `{client}` in memory{since}: {FORGOTTEN}\n"),
+        });
         return ExitCode::from(exit::NO);
     }
     ExitCode::SUCCESS

@@ -1,4 +1,4 @@
-//! What every verb has: flags, and the process's environment.
+//! What verbs share: flags, and the process's environment.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -9,39 +9,27 @@ use super::output::say;
 use crate::config::render::{Format, render};
 use crate::config::{self, Loaded};
 
-/// The heading of these flags in the help of each verb.
-const HEADING: &str = "Options of all verbs";
-
 /// The policy file where none is named.
 const DEFAULT: &str = "/etc/tidegate/tidegate.yaml";
 
-/// Flags that every verb takes.
+/// Flags that several verbs take. [`command`](super::command) says which verb takes which.
 #[derive(Debug, Clone, Args)]
 pub struct Global {
     /// The policy file, or a directory whose *.yaml files are one configuration [default: /etc/tidegate/tidegate.yaml]
-    #[arg(short, long, value_name = "FILE", global = true, env = "TIDEGATE_CONFIG", hide_env_values = true)]
-    #[arg(help_heading = HEADING)]
+    #[arg(short, long, value_name = "FILE", env = "TIDEGATE_CONFIG", hide_env_values = true)]
     pub config: Option<PathBuf>,
     /// The admin socket: where `run` has it, and where other verbs ask [default: private/admin.sock in systemd's runtime
     /// folder, tidegate/admin.sock in $XDG_RUNTIME_DIR, or for root /run/tidegate/private/admin.sock]
-    #[arg(
-        long,
-        alias = "control",
-        value_name = "SOCKET",
-        global = true,
-        env = "TIDEGATE_ADMIN",
-        hide_env_values = true,
-        help_heading = HEADING
-    )]
+    #[arg(long, alias = "control", value_name = "SOCKET", env = "TIDEGATE_ADMIN", hide_env_values = true)]
     pub admin: Option<PathBuf>,
     /// When to use colors
-    #[arg(long, value_enum, default_value_t = Color::Auto, value_name = "WHEN", global = true, help_heading = HEADING)]
+    #[arg(long, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
     pub color: Color,
-    /// Say only what went wrong
-    #[arg(short, long, global = true, help_heading = HEADING)]
+    /// Errors only
+    #[arg(short, long)]
     pub quiet: bool,
-    /// Say more
-    #[arg(short, long, action = ArgAction::Count, global = true, help_heading = HEADING)]
+    /// More detail
+    #[arg(short, long, action = ArgAction::Count)]
     pub verbose: u8,
 }
 

@@ -19,7 +19,7 @@ use crate::config::{self, Loaded};
 use crate::human;
 use crate::request::Peer;
 
-/// Write a first policy, with tests
+/// Write a first policy file, with tests
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  tidegate init\n  \
     tidegate init --origin 127.0.0.1:3000 --trusted-proxies cloudflare --limit '10/s burst 40' tidegate.yaml\n\n\

@@ -49,8 +49,9 @@ fn of_commands(mut command: Command) -> String {
     page.section("DESCRIPTION");
     page.text(&about);
     page.text("Data goes to standard output, talk to standard error.");
-    page.section("OPTIONS OF EVERY VERB");
-    options(&mut page, &command, |argument| argument.is_global_set());
+    page.section("GLOBAL OPTIONS");
+    page.text("Each verb names those that it takes. All of them may stand before the verb.");
+    options(&mut page, &command, |_| true);
     for verb in command.get_subcommands().filter(|verb| verb.get_name() != "help") {
         page.section(&format!("tidegate {}", verb.get_name()));
         page.text(&verb.get_about().map(ToString::to_string).unwrap_or_default());
@@ -115,14 +116,12 @@ fn options(page: &mut Page, command: &Command, wanted: impl Fn(&clap::Arg) -> bo
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
     fn every_verb_and_every_option_is_on_the_page() {
-        let page = of_commands(crate::cli::Arguments::command()).replace("\\-", "-");
-        for verb in crate::cli::Arguments::command().get_subcommands() {
+        let page = of_commands(crate::cli::command::whole()).replace("\\-", "-");
+        for verb in crate::cli::command::whole().get_subcommands() {
             assert!(
                 page.contains(&format!(".SH \"TIDEGATE {}\"", verb.get_name().to_uppercase())),
                 "{}",

@@ -6,6 +6,7 @@
 mod ban;
 mod bans;
 mod check;
+mod command;
 mod completions;
 mod demo;
 mod doctor;
@@ -33,14 +34,15 @@ mod top;
 mod unban;
 mod upgrade;
 
+use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{FromArgMatches, Parser, Subcommand};
 
 use self::global::Global;
 
-/// An edge reverse proxy whose rate limits, overload protection and fair sharing are actually correct.
+/// A reverse proxy that limits, shares and protects
 #[derive(Debug, Parser)]
 #[command(name = "tidegate", version, long_version = VERSION, propagate_version = true, arg_required_else_help = true)]
 struct Arguments {
@@ -86,7 +88,7 @@ enum Verb {
 
 /// Runs the verb that the arguments name. Output that could not be written makes every verb fail.
 pub fn main() -> ExitCode {
-    let code = match Arguments::try_parse() {
+    let code = match Arguments::read(std::env::args_os()) {
         Ok(arguments) => arguments.run(),
         // help and version too
         Err(told) => {
@@ -100,6 +102,16 @@ pub fn main() -> ExitCode {
 }
 
 impl Arguments {
+    /// Reads a command line: the program first.
+    ///
+    /// # Errors
+    /// It is not valid, or it asks for help or the version, which the error then is.
+    fn read<T: Into<OsString> + Clone>(words: impl IntoIterator<Item = T>) -> Result<Arguments, clap::Error> {
+        let mut command = command::whole();
+        let mut matches = command.try_get_matches_from_mut(words)?;
+        Arguments::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
+    }
+
     fn run(self) -> ExitCode {
         let Arguments { global, verb } = self;
         match &verb {
@@ -122,8 +134,8 @@ impl Arguments {
             Verb::Reload(arguments) => reload::run(arguments, &global),
             Verb::Replay(arguments) => replay::run(arguments, &global),
             Verb::Upgrade(arguments) => upgrade::run(arguments, &global),
-            Verb::Completions(arguments) => completions::run(arguments, Arguments::command()),
-            Verb::Man(arguments) => man::run(arguments, Arguments::command()),
+            Verb::Completions(arguments) => completions::run(arguments, command::whole()),
+            Verb::Man(arguments) => man::run(arguments, command::whole()),
         }
     }
 }
@@ -134,7 +146,7 @@ mod tests {
 
     #[test]
     fn the_arguments_do_not_contradict_each_other() {
-        Arguments::command().debug_assert();
+        command::whole().debug_assert();
     }
 
     #[test]
@@ -148,14 +160,14 @@ mod tests {
             &["unban", "-6k6K9S4"],
         ];
         for order in orders {
-            let parsed = Arguments::try_parse_from(std::iter::once(&"tidegate").chain(order));
+            let parsed = Arguments::read(std::iter::once(&"tidegate").chain(order));
             assert!(parsed.is_ok(), "{order:?}: {:?}", parsed.err());
         }
     }
 
     #[test]
     fn every_verb_shows_an_example() {
-        for verb in Arguments::command().get_subcommands() {
+        for verb in command::whole().get_subcommands() {
             let help = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
             assert!(help.contains(&format!("tidegate {}", verb.get_name())), "{}", verb.get_name());
         }

@@ -9,6 +9,7 @@ use clap::Args;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
+use super::ban::echoed;
 use super::global::Global;
 use super::output::print;
 use super::running;
@@ -18,7 +19,7 @@ use crate::config::parse_duration;
 use crate::human::span;
 use crate::observe::state::{Pardon, Pardoned, PardonedLimit, Pardons, Revoked};
 
-/// Forget a client's debt now, in every limit that counts it by its address or network
+/// Reset a client's counts
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  tidegate pardon 203.0.113.7\n  tidegate pardon 203.0.113.7 --for 10m\n  \
     tidegate pardon --list\n\n\
@@ -32,7 +33,7 @@ pub struct Arguments {
     /// In this limit only
     #[arg(long, value_name = "NAME", requires = "client")]
     limit: Option<String>,
-    /// Leave the client alone for so long, such as `10m`; 31 days at most
+    /// Also exempt the client for this time: `10m` (at most 31d)
     #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration, requires = "client")]
     exempt: Option<Duration>,
     /// Show who is pardoned
@@ -41,7 +42,7 @@ pub struct Arguments {
     /// End the pardon of this client: its old debt counts again, as far as it has not faded
     #[arg(long, value_name = "CLIENT", allow_hyphen_values = true)]
     revoke: Option<String>,
-    /// How to write what came of it
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }
@@ -52,7 +53,7 @@ pub fn run(arguments: &Arguments, global: &Global) -> ExitCode {
     let outcome = match (client, revoke) {
         (Some(client), _) => {
             let wanted = json!({ "client": client, "limit": limit, "exempt_seconds": exempt.map_or(0, seconds) });
-            ask(global, |socket| client::post(socket, "/api/v1/pardon", &wanted), text)
+            ask(global, |socket| client::post(socket, "/api/v1/pardon", &wanted), |told| text(client, told))
         }
         (None, Some(client)) => {
             let wanted = json!({ "client": client });
@@ -88,17 +89,19 @@ fn seconds(span: Duration) -> u64 {
     span.as_secs() + u64::from(span.subsec_nanos() > 0)
 }
 
-/// Says the outcome of a pardon in words.
-pub fn text(Pardoned { client, exempt_seconds, limits, .. }: &Pardoned) -> String {
+/// Says the outcome of a pardon in words, with the client as it was typed.
+pub fn text(typed: &str, Pardoned { client, exempt_seconds, limits, .. }: &Pardoned) -> String {
+    let client = echoed(typed, client);
     let (pardoned, others): (Vec<&PardonedLimit>, Vec<_>) = limits.iter().partition(|limit| limit.pardoned);
     let names: Vec<&str> = pardoned.into_iter().map(|limit| limit.limit.as_str()).collect();
-    let exempt = match exempt_seconds {
-        0 => String::new(),
-        seconds => format!(", and exempt for {}", span(*seconds)),
+    let names = names.join(", ");
+    let mut text = match exempt_seconds {
+        0 => format!("pardoned {client}: counts reset in {names}\n"),
+        // the count of a store stays
+        seconds => format!("pardoned {client}: exempt for {} in {names}; counts of this gate reset\n", span(*seconds)),
     };
-    let mut text = format!("{client} is pardoned in {}{exempt}\n", names.join(", "));
     for PardonedLimit { limit, reason, .. } in others {
-        text.push_str(&format!("  not in {limit}: it {}\n", reason.as_deref().unwrap_or_default()));
+        text.push_str(&format!("  unchanged: {limit} ({})\n", reason.as_deref().unwrap_or_default()));
     }
     text
 }

@@ -27,7 +27,7 @@ pub struct Arguments {
     /// Say what would change, and change nothing
     #[arg(long)]
     dry_run: bool,
-    /// How to write the outcome
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }

@@ -45,7 +45,7 @@ const QUESTION: &str = "What is asked";
 const RESULT: &str = "What is written";
 const SUGGEST: &str = "With --suggest";
 
-/// Judge the requests of access logs by a policy, at the times when they came
+/// Show what a policy would have done to an access log
 #[derive(Debug, Args)]
 #[command(mut_group("Asked", |asked| asked.requires("suggest")))]
 #[command(after_help = "Example:\n  tidegate replay -c new.yaml --against old.yaml /var/log/nginx/access.log*\n\n\
@@ -86,7 +86,7 @@ pub struct Arguments {
     /// Count exactly beside the sketches, and show the error of these
     #[arg(long, help_heading = QUESTION)]
     pub exact: bool,
-    /// How to write the result: `text` or `json`. The name of a log format is taken for --log-format
+    /// text or json (default text)
     #[arg(long, value_name = "FORMAT", help_heading = RESULT)]
     pub format: Vec<String>,
     /// Show clients as the log has them, not as pseudonyms

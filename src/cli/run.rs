@@ -18,7 +18,7 @@ use crate::process::reload::Loader;
 use crate::process::upgrade::Program;
 use crate::process::{self, Start};
 
-/// Serve, by a policy file or by three flags
+/// Start the proxy
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   tidegate run -c /etc/tidegate/tidegate.yaml

@@ -1,7 +1,8 @@
 //! The running process, for verbs that ask it something.
 
+use std::fmt::Write as _;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde::de::DeserializeOwned;
@@ -33,15 +34,31 @@ pub fn reach<T>(global: &Global, question: impl Fn(&Path) -> io::Result<T>) -> R
     for place in &places {
         match question(place) {
             Ok(answer) => return Ok(answer),
-            Err(error) => refusals.push(format!("  {}: {}\n", place.display(), cause(&error))),
+            Err(error) => refusals.push((place, cause(&error))),
         }
     }
-    let mut talk = format!("no running server answers\n{}", refusals.concat());
+    Err(absent(global, &refusals))
+}
+
+/// Says that no process answers: where it was looked for, why not there, and what to try next.
+fn absent(global: &Global, refusals: &[(&PathBuf, String)]) -> String {
+    let mut talk = "no running tidegate found\n".to_owned();
+    for (at, (place, why)) in refusals.iter().enumerate() {
+        let head = if at == 0 { "looked at" } else { "" };
+        let _ = writeln!(talk, "  {head:<9} {}: {why}", place.display());
+    }
+    talk += "  is it running?          systemctl status tidegate\n";
+    if !rustix::process::geteuid().is_root() {
+        talk += "  another user's?         sudo tidegate status\n";
+    }
+    if global.admin.is_none() {
+        talk += "  elsewhere?              tidegate --admin PATH status\n";
+    }
     if global.admin.is_none() && control::default_path().is_none() {
         // as in most containers
         talk += "  neither RUNTIME_DIRECTORY nor XDG_RUNTIME_DIR is set: give `run --admin PATH` (or TIDEGATE_ADMIN=PATH), and the same to this verb\n";
     }
-    Err(talk)
+    talk
 }
 
 /// Asks for JSON; returns it as it came and as it reads.
@@ -76,8 +93,9 @@ pub fn read<T: DeserializeOwned>(reply: &Reply) -> Result<T, String> {
 
 fn cause(error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => "nobody listens there".to_owned(),
-        io::ErrorKind::PermissionDenied => "only its owner and root may ask".to_owned(),
+        io::ErrorKind::NotFound => "does not exist".to_owned(),
+        io::ErrorKind::ConnectionRefused => "no process listens".to_owned(),
+        io::ErrorKind::PermissionDenied => "permission denied: use sudo".to_owned(),
         _ => error.to_string(),
     }
 }

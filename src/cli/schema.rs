@@ -8,12 +8,12 @@ use super::output::print;
 use crate::config::reference;
 use crate::config::schema::json_schema;
 
-/// Print the JSON Schema (draft 2020-12) of policy files, or their manual
+/// Print the JSON Schema (draft 2020-12) of policy files, or their reference
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  tidegate schema > tidegate.schema.json\n  \
     and in the first line of a policy file:\n  # yaml-language-server: $schema=tidegate.schema.json")]
 pub struct Arguments {
-    /// How to write it
+    /// How to print it
     #[arg(long, value_enum, default_value_t = Format::Json)]
     pub format: Format,
 }

@@ -10,7 +10,7 @@ use super::output::{print, say};
 use super::{exit, running};
 use crate::admin::client;
 
-/// Print the configuration in force: short forms expanded, defaults filled in, secrets masked
+/// Print the policy with all defaults, secrets masked
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  tidegate show -c tidegate.yaml limits.login")]
 pub struct Arguments {
@@ -19,7 +19,7 @@ pub struct Arguments {
     /// Ask the running process, not the file
     #[arg(long)]
     pub running: bool,
-    /// How to write it
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Yaml)]
     pub format: Format,
 }

@@ -15,13 +15,13 @@ use crate::observe::state::{FAILS, Holder, Listener, Origin, Recent, Snapshots, 
 use crate::store::{BreakerState, StoreState};
 use crate::units::Bytes;
 
-/// Show the running process on one screen: configuration, listeners, origins, limits, what waits
+/// Show the running process on one screen
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  tidegate status --format json\n\n\
     With --quiet nothing is printed: the exit code says it.\n\n\
     Exit codes: 0 it takes requests, 1 it is starting or stopping, 69 no server answers.")]
 pub struct Arguments {
-    /// How to write it
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }
@@ -91,11 +91,11 @@ fn text(state: &State) -> String {
     table(&mut screen, head, &state.listeners, |Listener { name, address, connections, accepted, refused }| {
         [name.clone(), address.clone(), connections.to_string(), accepted.to_string(), refused.to_string()]
     });
-    let head = ["ORIGIN", "in flight", "queue", "healthy", "failed attempts", "no place"];
+    let head = ["ORIGIN", "in flight", "queue", "addresses", "failed attempts", "no place"];
     table(&mut screen, head, &state.origins, |origin| {
         let Origin { name, inflight, queued, healthy, errors, shed, .. } = origin;
         let inflight = origin.limit.map_or(inflight.to_string(), |limit| format!("{inflight}/{limit}"));
-        let healthy = format!("{healthy}/{}", origin.endpoints.len());
+        let healthy = format!("{healthy} of {}", origin.endpoints.len());
         [name.clone(), inflight, queued.to_string(), healthy, errors.to_string(), shed.to_string()]
     });
     let doors = state.contended_doors();

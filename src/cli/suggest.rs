@@ -27,7 +27,7 @@ use tidegate_http::path::EscapedSlash;
 /// The exit code of wrong usage, which is clap's own.
 const USAGE: u8 = 2;
 
-/// Propose limits from access logs: which rate and burst touch how many clients, exactly
+/// Find a limit in an access log
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  tidegate suggest /var/log/nginx/access.log.1\n  \
     tidegate suggest --format yaml access.log.1 >suggested.yaml\n  \
@@ -42,7 +42,7 @@ pub struct Arguments {
     pub logs: Vec<PathBuf>,
     #[command(flatten)]
     pub asked: Asked,
-    /// How to write the answer
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
     /// The format of the logs: a name, or the words of nginx ('$remote_addr …') or Apache ('%h …')

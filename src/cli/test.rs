@@ -14,7 +14,7 @@ use crate::explain::Book;
 use crate::scenario;
 use crate::scenario::report::{self, Tested, report};
 
-/// Try the tests of a policy: what must come of which requests
+/// Run the tests in a policy file, without a server
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  tidegate test tidegate.yaml\n\nA test in the policy file:\n  tests:\n    \
     - name: the sixth wrong password in a minute is limited\n      send: { n: 6, every: 1s, method: POST, \
@@ -22,15 +22,15 @@ use crate::scenario::report::{self, Tested, report};
     No server is needed, and no time passes: a month takes milliseconds.\n\n\
     Exit codes: 0 all passed, 1 one failed or none was there, 78 invalid")]
 pub struct Arguments {
-    /// The policy file or directory; before --config
+    /// Policy file or directory; wins over --config
     pub file: Option<PathBuf>,
-    /// Further tests, in a file of their own with nothing but `tests:`
+    /// More tests: a file with only `tests:`
     #[arg(short, long = "tests", value_name = "FILE")]
     pub tests: Vec<PathBuf>,
     /// Only tests whose name holds this text
     #[arg(long, value_name = "TEXT")]
     pub only: Option<String>,
-    /// How to write what came of them
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::json;
 
-use super::ban::{not_kept, not_shared};
+use super::ban::{echoed, not_kept, not_shared};
 use super::global::Global;
 use super::output::print;
 use super::running;
@@ -23,7 +23,7 @@ pub struct Arguments {
     /// The ban's number, or its target as `tidegate ban` takes it
     #[arg(value_name = "TARGET", allow_hyphen_values = true)]
     target: String,
-    /// How to write what came of it
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }
@@ -35,7 +35,13 @@ pub fn run(arguments: &Arguments, global: &Global) -> ExitCode {
         Ok((body, _)) if arguments.format == Format::Json => print(&format!("{}\n", body.trim_end())),
         Ok((_, Unbanned { lifted, on_disk, has_directory, waiting_for, .. })) if !global.quiet => {
             for ban in lifted {
-                print(&format!("ban {}: {} is let in again\n", ban.number, ban.target));
+                let typed = &arguments.target;
+                // a number names no target
+                let target = match typed.parse::<u32>() {
+                    Ok(_) => ban.target.clone(),
+                    Err(_) => echoed(typed, &ban.target),
+                };
+                print(&format!("ban {}: {target} is let in again\n", ban.number));
             }
             // without a directory a restart forgets the ban itself
             if has_directory {

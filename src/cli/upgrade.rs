@@ -10,7 +10,7 @@ use super::{exit, running};
 use crate::admin::order::{Answer, Verb};
 use crate::process::control;
 
-/// Replace the running process (new binary, new listeners, new policy file) without refusing a connection
+/// Replace the running process without refusing a connection
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  sudo tidegate upgrade\n\n\
     The running process starts its program again, with the same arguments; with -c it refuses any other policy\n\

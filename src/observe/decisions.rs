@@ -259,6 +259,11 @@ impl Decisions {
         })
     }
 
+    /// When the oldest decision in memory was.
+    pub fn oldest(&self) -> Option<Timestamp> {
+        self.latest_first().map(|(_, record)| record.at).min()
+    }
+
     /// Why the decision of this id came out as it did; `None` when it is not remembered.
     pub fn explain(&self, id: DecisionId, around: &Surroundings<'_>) -> Option<Explanation> {
         let record = self.find(id)?;

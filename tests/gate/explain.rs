@@ -61,10 +61,10 @@ fn a_refusal_is_explained_by_the_id_in_its_answer() {
         &format!("decision {id}\n"),
         "(from x-forwarded-for, 1 hop)\n",
         " route     login         (exact path /login; next best: page)\n",
-        "login  LIMITED  6th of 5 per minute, next in ",
+        "login  LIMITED  5 of 5 per minute used; the next one fits in ",
         " estimate  exact: the key has a counter of its own\n",
         " store     none (local)\n",
-        " change    burst ≥ 6, ",
+        " change    burst ≥ 6 would have let it through\n",
         "tidegate.yaml, line 3\n",
     ] {
         assert!(text.contains(expected), "{expected:?} in\n{text}");
@@ -101,10 +101,10 @@ fn a_client_is_found_by_its_address_and_by_its_pseudonym_in_the_log() {
     assert_eq!(told.stdout.matches("limited by `login`").count(), 1, "{}", told.stdout);
 
     for (arguments, why) in [
-        (["--client", "203.0.113.9"], "nothing is remembered of this client"),
+        (["--client", "203.0.113.9"], "no refusal of 203.0.113.9 in memory"),
         (["--client", "nobody"], "neither an address nor a pseudonym"),
-        (["--decision", "0000000000000"], "decision 0000000000000 is not remembered"),
-        (["--decision", "7q3m-9f2k"], "is no decision's id"),
+        (["--decision", "0000000000000"], "decision 0000000000000 is not in memory"),
+        (["--decision", "7q3m-9f2k"], "is not a decision id"),
     ] {
         let told = explain(&gate, &arguments);
         assert_eq!(told.code, Some(1), "{arguments:?}: {}", told.stdout);
@@ -121,7 +121,7 @@ fn what_a_shadow_limit_would_have_refused_is_remembered_although_it_passed() {
     assert_eq!(told.code, Some(0), "{}", told.stderr);
     let text = told.stdout;
     assert!(text.contains("→  admitted, over `watched`"), "{text}");
-    assert!(text.contains("watched  shadow, over  2nd of 1 per hour"), "{text}");
+    assert!(text.contains("watched  shadow, over  1 of 1 per hour used"), "{text}");
     assert!(text.contains(" change    burst ≥ 2"), "{text}");
 }
 

@@ -92,7 +92,7 @@ pub fn same(text: &str) -> String {
         // a pseudonym may end in a dash, which ends no word
         (r"client_ip = [A-Za-z0-9_-]{4}…", "client_ip = PSEUDONYM"),
         (r"(client    |in the log )[A-Za-z0-9_-]{22}", "$1 PSEUDONYM"),
-        (r"(next|one more) in ([0-9.]+ (µs|ms|s|min|h)( [0-9]+ (s|min))?)", "$1 in WAIT"),
+        (r"(the next one fits|one more) in ([0-9.]+ (µs|ms|s|min|h)( [0-9]+ (s|min))?)", "$1 in WAIT"),
         (r"Retry-After: \d+", "Retry-After: N"),
         (r";t=\d+", ";t=N"),
         // by how much faster it would have had to be depends on how fast the six were sent

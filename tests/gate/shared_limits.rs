@@ -407,7 +407,7 @@ fn a_silent_store_is_told_by_status_and_by_each_refusal_that_it_causes() {
     println!("{explained}");
     for expected in [
         "503 refused: the store of `per_client` was silent",
-        "per_client  CLOSED  not counted: its store was silent, by client_ip",
+        "per_client  CLOSED  not counted: its store was silent; by client_ip",
         "without store `shared`, which could not be reached (unreachable): on_store_error closed",
         &format!("Retry-After: {}", refused.field("retry-after").unwrap()),
         "not the client's doing",
@@ -434,6 +434,6 @@ fn a_pardon_says_that_a_count_in_a_store_stays_and_exempts_the_client_at_its_gat
     assert!(refused.contains("has its count in a store; exempt the client for a time"), "{refused}");
     assert_eq!(status(), 429);
     let pardoned = ask(&gate, &["pardon", "203.0.113.7", "--for", "10m"]);
-    assert!(pardoned.contains("is pardoned in per_client"), "{pardoned}");
+    assert!(pardoned.contains("exempt for 10 min in per_client;"), "{pardoned}");
     assert_eq!([status(), status(), status()], [200; 3]);
 }

@@ -117,7 +117,7 @@ fn somebody_at_the_keys_explains_and_pardons_a_client() {
     let steps = json!([
         { "until": "q quit" }, { "press": "?" }, { "until": "ctrl-c      quit" }, { "press": " " },
         { "press": "\r" }, { "until": "limited by `per_client`" }, { "press": " " },
-        { "press": "p" }, { "until": "sudo tidegate pardon" }, { "press": "\r" }, { "until": "is pardoned in per_client" },
+        { "press": "p" }, { "until": "sudo tidegate pardon" }, { "press": "\r" }, { "until": "counts reset in per_client" },
         { "press": " " }, { "press": "q" },
     ]);
     let told = in_terminal(&gate, &steps);

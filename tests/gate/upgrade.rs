@@ -304,9 +304,9 @@ fn an_upgrade_to_another_file_is_refused_and_to_its_own_is_done() {
     std::os::unix::fs::symlink(&file, &link).unwrap();
     let refused = gate.upgrade_with(&["-c", other.to_str().unwrap()]);
     assert_eq!((refused.code, refused.stdout.as_str()), (Some(1), ""));
-    let serves = format!("this process serves {}, not {}\n", file.display(), other.display());
+    let serves = format!("the running process serves {}, not {}\n", file.display(), other.display());
     assert!(refused.stderr.contains("not upgraded") && refused.stderr.contains(&serves), "{}", refused.stderr);
-    assert!(refused.stderr.contains(&format!("tidegate run -c {}", other.display())), "{}", refused.stderr);
+    assert!(refused.stderr.contains("copy it over that one and `tidegate upgrade`"), "{}", refused.stderr);
     assert_eq!((gate.id(), gate.fetch("/", "").text().as_str()), (id, "first"));
     rewrite(&gate, &POLICY.replace("first", "second"));
     assert_eq!(gate.upgrade_with(&["-c", link.to_str().unwrap()]).code, Some(0));

@@ -329,7 +329,7 @@ class Down(Scene):
     def truths(self, during, second, notices, row):
         yield from super().truths(during, second, notices, row)
         yield f"the notice says so: {notices}", ("origin_down" in notices) == during
-        yield "the page says so", ("no address of the origin" in row["page"]) == during
+        yield "the page says so", ("no address of it is in use" in row["page"]) == during
 
 
 class Slow(Scene):

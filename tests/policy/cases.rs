@@ -66,7 +66,7 @@ fn a_failing_test_shows_the_first_request_that_differs_and_exits_1() {
         "at 5s: POST /login from 192.0.2.1 (6 of 6): answered 429",
         "    POST localhost/login  →  429 limited by `login`",
         "(exact path /login in any spelling; next best: site)",
-        "login  LIMITED  6th of 5 per minute, next in 7 s",
+        "login  LIMITED  5 of 5 per minute used; the next one fits in 7 s",
         "sent      Retry-After: ",
         "change    burst ≥ 6, or rate ≥ ",
         "bad.yaml, line 4",

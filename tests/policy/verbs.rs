@@ -250,8 +250,8 @@ POST login.example.com/login  →  429 limited by `login`
  client    203.0.113.7   (from x-forwarded-for, 2 hops)
              peer 10.0.0.4 trusted (10.0.0.0/8) → 173.245.48.9 trusted (preset cloudflare) → 203.0.113.7
  route     login         (host *.example.com, exact path /login, method POST; next best: rest)
- limits    login     LIMITED  6th of 5 per minute, next in 12 s, by client_ip
-           stuffing  shadow   1 of 20 values of header:x-login-name in 10m, one more in 10 min, by client_ip
+ limits    login     LIMITED  5 of 5 per minute used; the next one fits in 12 s; by client_ip
+           stuffing  shadow   1 of 20 values of header:x-login-name in 10m; one more in 10 min; by client_ip
  estimate  exact: the key has a counter of its own
  store     none (local)
  sent      Retry-After: 12
@@ -265,7 +265,7 @@ POST login.example.com/login  →  429 limited by `login`
 
     let gold = explain(&[&asked[..], &forwarded[..], &["-H", "x-plan: gold"]].concat());
     assert!(
-        out(&gold).contains("login     allowed  6 of 10 per minute, one more in 6 s, tier 1, by client_ip\n"),
+        out(&gold).contains("login     allowed  6 of 10 per minute; one more in 6 s; tier 1; by client_ip\n"),
         "{}",
         out(&gold)
     );
@@ -280,7 +280,7 @@ POST login.example.com/login  →  429 limited by `login`
     assert_eq!(document["client"]["network"], "2001:db8::/64");
     assert_eq!(document["limits"][0]["needs"]["max"], 3);
     let without = explain(&["/t/x", "--from", "2001:db8::7"]);
-    assert!(out(&without).contains("tenants  LIMITED  without the key, by header:x-tenant\n"), "{}", out(&without));
+    assert!(out(&without).contains("tenants  LIMITED  without the key; by header:x-tenant\n"), "{}", out(&without));
     assert!(out(&without).starts_with("GET /t/x  →  400 limited by `tenants`\n"), "{}", out(&without));
     let nowhere = explain(&["GET http://elsewhere/", "--from", "unix"]);
     assert!(out(&nowhere).starts_with("GET elsewhere/  →  404 refused: no route\n"), "{}", out(&nowhere));
@@ -302,7 +302,7 @@ fn explain_knows_every_diagnostic_and_says_what_it_does_not_know() {
     );
     let unknown = tidegate(&["explain", "E030"]);
     assert_eq!(unknown.status.code(), Some(1));
-    assert!(err(&unknown).contains("there is no diagnostic `E030`; did you mean E0"), "{}", err(&unknown));
+    assert!(err(&unknown).contains("no error code `E030`; did you mean E0"), "{}", err(&unknown));
     for wrong in [
         &["GET http://a/../x", "--from", "192.0.2.1"][..],
         &["GET /x"],
@@ -374,18 +374,44 @@ fn a_certificate_that_covers_no_routes_host_is_a_warning() {
 }
 
 #[test]
-fn help_parts_the_options_of_a_verb_from_those_of_all() {
-    for verb in [
-        "run", "check", "test", "show", "suggest", "explain", "status", "top", "pardon", "ban", "unban", "bans",
-        "reload", "replay", "upgrade",
+fn help_names_the_global_options_of_a_verb_in_one_line() {
+    const BOTH: &str = "-c FILE, --admin SOCKET, --color WHEN, -q, -v";
+    const POLICY: &str = "-c FILE, --color WHEN, -q, -v";
+    const PROCESS: &str = "--admin SOCKET, --color WHEN, -q, -v";
+    for (options, verbs) in [
+        (Some(BOTH), &["run", "doctor", "reload", "upgrade", "explain", "show"][..]),
+        (Some(POLICY), &["check", "test", "suggest", "replay"]),
+        (Some(PROCESS), &["status", "top", "pardon", "ban", "unban", "bans"]),
+        (Some("--color WHEN, -q, -v"), &["demo", "init"]),
+        (None, &["completions", "man", "schema"]),
     ] {
-        let told = out(&tidegate(&[verb, "-h"]));
-        let (own, of_all) = told.split_once("\nOptions of all verbs:\n").unwrap_or_else(|| panic!("{verb}: {told}"));
-        for option in ["--config", "--admin", "--color", "--quiet", "--verbose"] {
-            assert!(of_all.contains(option), "{verb}: {option}");
-            assert!(!own.lines().any(|line| line.trim_start().starts_with(option)), "{verb}: {own}");
+        let line = options.map(|options| format!("Global options: {options} (see tidegate --help)"));
+        for verb in verbs {
+            for help in ["-h", "--help"] {
+                let told = out(&tidegate(&[verb, help]));
+                let found = told.lines().find(|line| line.starts_with("Global options"));
+                assert_eq!(found, line.as_deref(), "{verb}: {told}");
+                for option in ["--config", "--color", "--quiet", "--verbose"] {
+                    let listed = |line: &str| line.starts_with("  ") && line.contains(&format!(" {option} "));
+                    assert!(!told.lines().any(listed), "{verb}: {told}");
+                }
+            }
         }
     }
+    let told = out(&tidegate(&["--help"]));
+    for words in [
+        "Start:\n  demo  ",
+        "Change:\n  reload  ",
+        "Understand:\n  status  ",
+        "Choose limits:\n  suggest  ",
+        "-q, --quiet\n",
+    ] {
+        assert!(told.contains(words), "{words}: {told}");
+    }
+    let script = out(&tidegate(&["completions", "bash"]));
+    let of_man = script.split("tidegate__subcmd__man)").last().unwrap();
+    let options = of_man.lines().find(|line| line.trim_start().starts_with("opts=")).unwrap_or_default();
+    assert!(!options.contains("--admin") && !options.contains("--config"), "{options}");
     let told = out(&tidegate(&["replay", "-h"]));
     let groups = [
         ("What is read", &["--log-format", "--since", "--until", "--host", "--reorder"][..]),

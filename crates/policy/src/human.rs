@@ -69,18 +69,6 @@ pub fn count(number: u64, noun: &str) -> String {
     format!("{} {noun}{}", grouped(number), if number == 1 { "" } else { "s" })
 }
 
-/// `1st`, `22nd`, `113th`.
-pub fn ordinal(number: u64) -> String {
-    let ending = match (number % 100, number % 10) {
-        (11..=13, _) => "th",
-        (_, 1) => "st",
-        (_, 2) => "nd",
-        (_, 3) => "rd",
-        _ => "th",
-    };
-    format!("{number}{ending}")
-}
-
 /// A probability: `1.2e-9`, and `0` where there is none.
 pub fn probability(chance: f64) -> String {
     if chance > 0.0 { format!("{chance:.1e}") } else { "0".to_owned() }
@@ -223,8 +211,6 @@ mod tests {
         );
         assert_eq!([count(1, "route"), count(2_000, "route")], ["1 route", "2,000 routes"]);
         assert_eq!([0.0, 1.23e-9].map(probability), ["0", "1.2e-9"]);
-        let ordinals = [1, 2, 3, 4, 11, 12, 13, 21, 22, 101, 111, 113].map(ordinal);
-        assert_eq!(ordinals.join(" "), "1st 2nd 3rd 4th 11th 12th 13th 21st 22nd 101st 111th 113th");
     }
 
     #[test]

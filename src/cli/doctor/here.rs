@@ -27,7 +27,7 @@ const TOO_EARLY: i64 = 1_767_225_600;
 /// A file that was changed so many seconds in the future tells of a clock that is slow.
 const AHEAD: i64 = 60;
 
-/// An access log's disk with less than this is soon full.
+/// A disk for logs or state with less than this is soon full.
 const LITTLE_SPACE: u64 = 256 * 1024 * 1024;
 
 /// Whether the policy loads.
@@ -222,6 +222,41 @@ fn is_open_to_all(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| found.permissions().mode() & 0o1002 == 0o0002)
 }
 
+/// Whether the directory of state can be written or made. Without it the gate serves, and begins anew at each start.
+pub fn state(config: &Config) -> Option<Finding> {
+    const CHECK: &str = "state";
+    let directory = config.settings.state.as_ref()?.directory.as_path();
+    let shown = directory.display();
+    let bad = |found: String, advice: String| Some(Finding::new(CHECK, Verdict::Warn, found).advise(advice));
+    let lost = "a restart forgets counts and bans";
+    let (there, ready) = match fs::metadata(directory) {
+        Ok(found) if !found.is_dir() => {
+            return bad(format!("{shown} is not a directory"), format!("name another: {lost}"));
+        }
+        Ok(found) if found.permissions().mode() & 0o077 != 0 => {
+            let mode = found.permissions().mode() & 0o777;
+            return bad(
+                format!("{shown}: others than its owner may enter it (mode {mode:03o})"),
+                format!("chmod 700 {shown}; as it is {lost}"),
+            );
+        }
+        Ok(_) => (directory, "can be written"),
+        Err(_) => (directory.ancestors().skip(1).find(|above| above.is_dir()).unwrap_or(Path::new(".")), "can be made"),
+    };
+    if let Err(error) = access(there, Access::WRITE_OK | Access::EXEC_OK) {
+        let advice = format!("give {shown} to the user that serves; as it is {lost}");
+        return bad(format!("{shown}: {}: {error}", there.display()), advice);
+    }
+    let Ok(disk) = rustix::fs::statvfs(there) else { return Some(Finding::ok(CHECK, format!("{shown} {ready}"))) };
+    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+    let found = format!("{shown} {ready}, {} MiB are free on its disk", grouped(free >> 20));
+    if free < LITTLE_SPACE {
+        bad(found, format!("free some: when it is full {lost}"))
+    } else {
+        Some(Finding::ok(CHECK, found))
+    }
+}
+
 /// Whether the access log can be written.
 pub fn access_log(config: &Config) -> Option<Finding> {
     const CHECK: &str = "access log";
@@ -334,6 +369,29 @@ mod tests {
         assert_eq!(with(&folder, 0o777), [Verdict::Fail]);
         assert_eq!(with(&folder, 0o1777), [Verdict::Ok], "as /tmp");
         fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_directory_of_state_is_looked_at_and_not_made() {
+        let folder = std::env::temp_dir().join(format!("tidegate-doctor-state-{}", std::process::id()));
+        let directory = folder.join("a/b");
+        let config = config(&format!(
+            "listen: \"127.0.0.1:0\"\n{SITE}server: {{ state: {{ directory: \"{}\" }} }}\n",
+            directory.display()
+        ));
+        let told = || state(&config).unwrap().found;
+        assert!(told().contains(" can be made, "), "{}", told());
+        assert!(!folder.exists());
+        fs::create_dir_all(&directory).unwrap();
+        fs::set_permissions(&directory, fs::Permissions::from_mode(0o700)).unwrap();
+        assert!(told().contains(" can be written, "), "{}", told());
+        fs::set_permissions(&directory, fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(verdicts(&[state(&config).unwrap()]), [Verdict::Warn]);
+        assert!(told().ends_with("(mode 755)"), "{}", told());
+        fs::remove_dir_all(&folder).unwrap();
+        fs::write(&folder, "").unwrap();
+        assert_ne!(verdicts(&[state(&config).unwrap()]), [Verdict::Fail]);
+        fs::remove_file(&folder).unwrap();
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::exit;
 use super::global::Global;
 use super::output::say;
 
-/// Watch limits, origins and the most refused clients, live in the terminal (not in this build)
+/// Watch the running process live (not in this build)
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  tidegate top\n\nThis tidegate was built without the feature `tui`: `tidegate top` \

@@ -197,7 +197,7 @@ fn explained(socket: &Path, client: &str) -> io::Result<String> {
     Ok(match running::read::<Decisions>(&reply) {
         Err(why) => why,
         Ok(Decisions { decisions }) if decisions.is_empty() => {
-            format!("nothing is remembered of {client}: {}", explain::FORGOTTEN)
+            format!("no refusal of {client} in memory: {}", explain::FORGOTTEN)
         }
         Ok(Decisions { decisions }) => explain::pages(&decisions),
     })
@@ -207,11 +207,12 @@ fn explained(socket: &Path, client: &str) -> io::Result<String> {
 fn pardoned(socket: &Path, client: &str) -> io::Result<String> {
     let wanted = json!({ "client": client, "limit": null, "exempt_seconds": 0 });
     let reply = client::post(socket, "/api/v1/pardon", &wanted)?;
-    Ok(running::read(&reply).map_or_else(|why| why, |told| pardon::text(&told)))
+    Ok(running::read(&reply).map_or_else(|why| why, |told| pardon::text(client, &told)))
 }
 
 /// Gives a ban; says what came of it, as `tidegate ban` does.
 fn banned(socket: &Path, wanted: &serde_json::Value) -> io::Result<String> {
     let reply = client::post(socket, "/api/v1/ban", wanted)?;
-    Ok(running::read(&reply).map_or_else(|why| why, |told| ban::text(&told)))
+    let typed = wanted["target"].as_str().unwrap_or_default();
+    Ok(running::read(&reply).map_or_else(|why| why, |told| ban::text(typed, &told)))
 }

@@ -35,7 +35,7 @@ const NARROWEST: u16 = 40;
 /// The process is not asked more often.
 const SHORTEST: Duration = Duration::from_millis(100);
 
-/// Watch limits, origins and the most refused clients, live in the terminal
+/// Watch the running process live
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  tidegate top\n  tidegate top --once --format json\n\n\
     Keys: w l r o go to clients, limits, routes, origins; arrows choose; e explains the chosen client, p pardons it, b bans it or its\n\
@@ -45,7 +45,7 @@ pub struct Arguments {
     /// Print one frame and end; needs no terminal
     #[arg(long)]
     once: bool,
-    /// How to write it
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text, requires = "once")]
     format: Format,
     /// How wide the text is [default: $COLUMNS, or 100]

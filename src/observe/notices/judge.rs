@@ -83,8 +83,9 @@ fn refused(diagnostics: &str) -> Notice {
 }
 
 fn down(origin: &str) -> Notice {
-    let text = format!("no address of the origin `{origin}` is in use");
-    Notice::new(Kind::OriginDown, origin, text, "its requests are refused or sent at random: look at the origin itself")
+    let text = format!("origin `{origin}` is down: no address of it is in use");
+    let hint = "its requests get 502 or 503, or go to an address that failed: try one yourself with `curl -i`";
+    Notice::new(Kind::OriginDown, origin, text, hint)
 }
 
 fn full(answers: &Endings, held: Option<&Notice>) -> Option<Notice> {

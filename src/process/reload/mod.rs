@@ -115,8 +115,7 @@ impl Reloader {
         let (asked, served) = (asked.display(), served.display());
         tracing::warn!("{verb}: refused, as it asks for {asked}; this process serves {served}");
         Err(format!(
-            "this process serves {served}, not {asked}\n  without -c `tidegate {verb}` reads {served} again; another file needs \
-             another start: `tidegate run -c {asked}`\n"
+            "the running process serves {served}, not {asked}\n  to serve another file, copy it over that one and `tidegate {verb}`\n"
         ))
     }
 

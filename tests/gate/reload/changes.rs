@@ -101,9 +101,9 @@ fn a_reload_of_another_file_is_refused_and_of_its_own_is_done() {
     for arguments in [&[][..], &["--dry-run"]] {
         let ended = with(&other, arguments);
         assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""));
-        let serves = format!("this process serves {}, not {}\n", file.display(), other.display());
+        let serves = format!("the running process serves {}, not {}\n", file.display(), other.display());
         assert!(ended.stderr.contains(&serves), "{}", ended.stderr);
-        assert!(ended.stderr.contains(&format!("tidegate run -c {}", other.display())), "{}", ended.stderr);
+        assert!(ended.stderr.contains("copy it over that one and `tidegate reload`"), "{}", ended.stderr);
     }
     let by_variable =
         end(binary().arg("reload").arg("--admin").arg(gate.admin_socket()).env("TIDEGATE_CONFIG", &other));

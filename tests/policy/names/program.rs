@@ -111,11 +111,20 @@ fn verbs() -> BTreeMap<String, BTreeSet<String>> {
         String::from_utf8(output.unwrap().stdout).unwrap()
     };
     let option = Regex::new(r"--[a-z][a-z-]*").unwrap();
-    let options = |text: &str| option.find_iter(text).map(|found| found.as_str().to_owned()).collect::<BTreeSet<_>>();
+    let options = |text: &str| {
+        let mut options: BTreeSet<String> = option.find_iter(text).map(|found| found.as_str().to_owned()).collect();
+        // the line of global options has the short names
+        let globals = text.lines().find(|line| line.starts_with("Global options: ")).unwrap_or_default();
+        for (short, long) in [("-c FILE", "--config"), ("-q", "--quiet"), ("-v", "--verbose")] {
+            options.extend(globals.contains(short).then(|| long.to_owned()));
+        }
+        options
+    };
     let own = help(&[]);
     let verb = Regex::new(r"(?m)^  ([a-z]+)  ").unwrap();
-    let listed = own.split("Commands:").nth(1).expect("a list of verbs").split("Options:").next().unwrap();
-    let listed: Vec<&str> = verb.captures_iter(listed).map(|found| found.get(1).unwrap().as_str()).collect();
+    let listed = own.split("Start:").nth(1).expect("a list of verbs").split("Options:").next().unwrap();
+    let listed = verb.captures_iter(listed).map(|found| found.get(1).unwrap().as_str());
+    let listed: Vec<&str> = listed.chain(["help"]).collect();
     assert!(listed.len() > 10 && listed.contains(&"reload"), "{own}");
     let mut verbs: BTreeMap<_, _> = listed.iter().map(|verb| ((*verb).to_owned(), options(&help(&[verb])))).collect();
     verbs.insert(String::new(), options(&own));

@@ -9,9 +9,13 @@ pub enum Fault {
     #[error("{0}: {1}")]
     Read(String, #[source] io::Error),
     /// No format fits the first hundred lines of one: its name, and three of them.
-    #[error("{0}: no known log format fits its first lines; name it with --format or --log-format{lines}", lines = lines(.1))]
+    #[error("{0}: its first lines are in no log format that tidegate knows{lines}\n{known}", lines = lines(.1), known = KNOWN)]
     Unknown(String, Vec<String>),
 }
+
+/// What to write instead.
+const KNOWN: &str = "  known: nginx and Apache combined, common, Caddy, Traefik, Envoy, HAProxy, CloudFront, ALB, tidegate
+  give your own with the words of the server that wrote it:  --log-format '$remote_addr - $remote_user [$time_local] \"$request\" …'";
 
 /// Each line on one of its own, indented.
 fn lines(lines: &[String]) -> String {

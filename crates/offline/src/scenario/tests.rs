@@ -123,7 +123,10 @@ fn the_first_request_that_differs_is_told() {
         account.starts_with("at 5s: GET / from 192.0.2.1 (6 of 7): answered 429\nGET localhost/  →  429 "),
         "{account}"
     );
-    assert!(account.contains("site_limit  LIMITED  6th of 5 per minute, next in 7 s, by client_ip"), "{account}");
+    assert!(
+        account.contains("site_limit  LIMITED  5 of 5 per minute used; the next one fits in 7 s; by client_ip"),
+        "{account}"
+    );
     assert!(account.contains("change    burst ≥ 6, or rate ≥ ") && account.contains("test.yaml, line "), "{account}");
     assert_eq!(outcome.differences.len(), 1);
     assert_eq!((outcome.differences[0].expected.as_str(), outcome.differences[0].found.as_str()), ("0", "2"));

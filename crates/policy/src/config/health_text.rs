@@ -83,7 +83,7 @@ impl Scalar for TargetText {
     }
 
     fn schema() -> Schema {
-        pattern("^p[5-9][0-9] *< *([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$")
+        pattern("^p[5-9][0-9] *< *([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$")
     }
 }
 

@@ -30,7 +30,12 @@ impl Reader<'_> {
         if !path.is_dir() {
             let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
             let directory = directory.unwrap_or(Path::new(".")).to_owned();
-            let root = self.file(path);
+            let root = if path.try_exists().is_ok_and(|exists| !exists) {
+                self.faults.push(self.sources.missing(path));
+                None
+            } else {
+                self.file(path)
+            };
             return (self.with_includes(root.into_iter().collect(), &directory), directory);
         }
         let files = match list(path, |name| name.ends_with(".yaml")) {

@@ -44,7 +44,8 @@ impl Scalar for LimitRate {
         if amount.starts_with(|first: char| first.is_ascii_digit()) && amount.ends_with(['B', 'b']) {
             return bytes_per(amount, span);
         }
-        let long = period_of_days(span).filter(|window| *window > Duration::from_secs(86_400));
+        // periods of more than a day have no letter of their own
+        let long = Duration::parse(span).ok().filter(|window| *window > Duration::from_secs(86_400));
         match (digits(amount).map(u32::try_from), long) {
             (Some(Ok(max @ 1..)), Some(window)) => Ok(LimitRate::Long { max, window }),
             _ => Rate::parse(text).map(LimitRate::Requests),
@@ -52,7 +53,7 @@ impl Scalar for LimitRate {
     }
 
     fn schema() -> Schema {
-        pattern("^[0-9]+(_[0-9]+)*(B|KiB|MiB|GiB|TiB)?/([smhd]|[0-9]+d|([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?)$")
+        pattern("^[0-9]+(_[0-9]+)*(B|KiB|MiB|GiB|TiB)?/([smhd]|([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?)$")
     }
 }
 
@@ -70,14 +71,6 @@ fn bytes_per(amount: &str, span: &str) -> Result<LimitRate, Wrong> {
         return Err(Wrong::new("must be 1 byte or more in up to a day").code(Code::OUT_OF_RANGE));
     }
     Ok(LimitRate::Bytes { bytes, period })
-}
-
-/// `2d` or `48h`: periods of more than a day have no letter of their own.
-fn period_of_days(text: &str) -> Option<Duration> {
-    match text.strip_suffix('d').map(digits) {
-        Some(days) => Some(Duration::from_secs(days.filter(|days| *days <= 365)? * 86_400)),
-        None => Duration::parse(text).ok(),
-    }
 }
 
 /// How much at once: requests, or bytes for a rate of bytes.
@@ -268,7 +261,7 @@ mod tests {
         assert_eq!(rate("20MiB/s"), Some(LimitRate::Bytes { bytes: 20 << 20, period: second }));
         assert_eq!(rate("512KiB/m"), Some(LimitRate::Bytes { bytes: 512 << 10, period: second * 60 }));
         assert_eq!(rate("10/s"), Rate::new(10, second).ok().map(LimitRate::Requests));
-        assert_eq!(rate("10/1d"), None, "a day is written d");
+        assert_eq!(rate("10/1d"), rate("10/d"));
         assert_eq!(rate("100000/31d"), Some(LimitRate::Long { max: 100_000, window: second * 86_400 * 31 }));
         assert_eq!(rate("5/48h"), Some(LimitRate::Long { max: 5, window: second * 86_400 * 2 }));
         for text in ["0B/s", "1MiB/48h", "0/2d", "MiB/s", "1.5MiB/s", "5/366d", "5/d d"] {

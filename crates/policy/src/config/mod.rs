@@ -31,6 +31,7 @@ mod effective;
 pub mod fault;
 mod health_text;
 mod include;
+mod left_edge;
 mod limit_text;
 mod limit_value;
 mod listen_on;
@@ -124,7 +125,7 @@ pub struct Loaded {
 /// A limit that has been in shadow for more days than this is more likely forgotten than still on trial.
 pub const OLD_SHADOW_DAYS: i64 = 30;
 
-/// A duration as it is written in policy files, such as `250ms`, `10s`, `1h30m`; for verbs and endpoints.
+/// A duration as it is written in policy files, such as `250ms`, `10s`, `1h30m`, `7d`; for verbs and endpoints.
 ///
 /// # Errors
 /// It is none; what is allowed.
@@ -170,6 +171,7 @@ fn finish(
     let concealed = faults.concealed().clone();
     sources.conceal(&concealed);
     let config = root.and_then(|root| {
+        let root = left_edge::mended(root, &sources, &mut faults);
         let mut others = Vec::new();
         let conceals = conceal::has_variables(&root);
         if conceals {

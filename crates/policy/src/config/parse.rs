@@ -329,7 +329,9 @@ impl<'a> Composer<'a> {
             && let Some((escape, help)) = syntax::escape(self.text, offset)
         {
             let at = Span::new(self.source, escape.start, escape.end);
-            return Diagnostic::error(Code::SYNTAX, at, "this is not YAML").label("an unknown escape").help(help);
+            let shown = self.text.get(escape).unwrap_or_default();
+            let message = format!("`{shown}` is not an escape in a double-quoted text");
+            return Diagnostic::error(Code::SYNTAX, at, message).label("not an escape").help(help);
         }
         let fault = Diagnostic::error(Code::SYNTAX, at, "this is not YAML").label(detail);
         if line.get(..indent).is_some_and(|indent| indent.contains('\t')) {
@@ -340,7 +342,10 @@ impl<'a> Composer<'a> {
             fault.help("a quote that was opened before is not closed")
         } else if line.contains("${") {
             fault.help("inside `{ }` and `[ ]` a `${…}` cannot be written: give the field a line of its own")
-        } else if let Some(help) = syntax::indentation(self.text, offset).or_else(|| syntax::colon(self.text, offset)) {
+        } else if let Some((label, help)) = syntax::indentation(self.text, offset) {
+            let at = Span::new(self.source, line_start + indent, line_start + indent);
+            Diagnostic::error(Code::SYNTAX, at, "wrong indent").label(label).help(help)
+        } else if let Some(help) = syntax::colon(self.text, offset) {
             fault.help(help)
         } else if *error.kind() == ErrorKind::SimpleKeyExpected {
             fault.help("an item of a list begins with `- `, a field of a map with `name: `")

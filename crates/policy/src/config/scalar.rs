@@ -1,7 +1,8 @@
 //! Quantities as operators write them: `10s`, `100/1m`, `64KiB`, `25%`, `20_000`. One grammar, one style of error.
 //!
 //! Durations follow the Kubernetes Gateway API (GEP-2257): whole numbers with `h`, `m`, `s`, `ms`, largest unit first;
-//! here each unit at most once and any number of digits. What looks like a known mistake is answered with the right text.
+//! here with `d` too, each unit at most once, and any number of digits. What looks like a known mistake is answered with the right
+//! text.
 
 use std::time::Duration;
 
@@ -69,11 +70,11 @@ impl Scalar for bool {
 
 impl Scalar for Duration {
     const NAME: &'static str = "duration";
-    const EXAMPLE: &'static str = "`250ms`, `10s` or `1h30m`";
+    const EXAMPLE: &'static str = "`250ms`, `10s`, `1h30m` or `7d`";
     const CODE: Code = Code::BAD_DURATION;
 
     fn parse(text: &str) -> Result<Duration, Wrong> {
-        const LABEL: &str = "must be numbers with h, m, s or ms, largest first";
+        const LABEL: &str = "must be numbers with d, h, m, s or ms, largest first";
         if let Some(number) = digits(text) {
             return Err(Wrong::new("the unit is missing").meant(format!("{number}s"), "for seconds"));
         }
@@ -94,22 +95,23 @@ impl Scalar for Duration {
                 .checked_mul(size)
                 .and_then(|part| millis.checked_add(part))
                 .filter(|millis| *millis <= MAX_MILLIS)
-                .ok_or_else(|| Wrong::new("too long: at most 8760h"))?;
+                .ok_or_else(|| Wrong::new("too long: at most 365d"))?;
             (largest_left, rest) = (size, next);
         }
         if text.is_empty() { Err(Wrong::new(LABEL)) } else { Ok(Duration::from_millis(millis)) }
     }
 
     fn schema() -> Schema {
-        pattern("^([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$")
+        pattern("^([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$")
     }
 }
 
 /// One year. Nothing here waits longer.
-const MAX_MILLIS: u64 = 8_760 * 3_600_000;
+const MAX_MILLIS: u64 = 365 * 86_400_000;
 
 fn unit_millis(unit: &str) -> Option<u64> {
     match unit {
+        "d" => Some(86_400_000),
         "h" => Some(3_600_000),
         "m" => Some(60_000),
         "s" => Some(1_000),
@@ -126,13 +128,16 @@ fn guess_duration(text: &str, label: &str) -> Wrong {
     let unit = unit.trim();
     let Some(unit) = right_unit(unit) else { return wrong };
     if let Some(number) = digits(number) {
-        return match unit {
-            "d" => number.checked_mul(24).map_or(wrong.clone(), |hours| wrong.meant(format!("{hours}h"), "")),
-            unit => wrong.meant(format!("{number}{unit}"), ""),
-        };
+        return wrong.meant(format!("{number}{unit}"), "");
     }
     match (number.parse::<f64>(), unit_millis(unit)) {
-        (Ok(number), Some(size)) if number < 1e6 => wrong.meant(format!("{}ms", (number * size as f64).round()), ""),
+        (Ok(number), Some(size)) if number < 1e6 => {
+            let millis = (number * size as f64).round();
+            // of hours and days nobody counts milliseconds
+            let meant =
+                if size < 3_600_000 { format!("{millis}ms") } else { duration(Duration::from_millis(millis as u64)) };
+            wrong.meant(meant, "")
+        }
         _ => wrong,
     }
 }
@@ -196,7 +201,7 @@ impl Scalar for Rate {
 }
 
 /// What a [`Rate`] looks like, for the schema and for what begins with one.
-pub const RATE_PATTERN: &str = "^[0-9]+(_[0-9]+)*/([smhd]|([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?)$";
+pub const RATE_PATTERN: &str = "^[0-9]+(_[0-9]+)*/([smhd]|([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?)$";
 
 /// What stands behind the `/` of a rate that begins with `amount`.
 ///
@@ -329,6 +334,8 @@ mod tests {
         assert_eq!(read::<Duration>("1h30m"), Some(Duration::from_secs(5_400)));
         assert_eq!(read::<Duration>("1s500ms"), Some(Duration::from_millis(1_500)));
         assert_eq!(read::<Duration>("0s"), Some(Duration::ZERO));
+        assert_eq!(read::<Duration>("3d4h"), Some(Duration::from_secs(76 * 3_600)));
+        assert_eq!(read::<Duration>("365d"), read::<Duration>("8760h"));
         assert_eq!(read::<Rate>("100/10s"), Rate::new(100, Duration::from_secs(10)).ok());
         assert_eq!(read::<Rate>("1_000/h"), Rate::new(1_000, Duration::from_secs(3_600)).ok());
         assert_eq!(read::<Bytes>("64KiB"), Some(Bytes(65_536)));
@@ -340,9 +347,22 @@ mod tests {
 
     #[test]
     fn what_is_not_quite_a_quantity_is_refused() {
-        for text in
-            ["", "s", "1", "1s1s", "1s1m", "-1s", "+1s", "1.5s", "1 s", "1d", "9999999h", "99999999999999999999s"]
-        {
+        for text in [
+            "",
+            "s",
+            "1",
+            "1s1s",
+            "1s1m",
+            "1h1d",
+            "-1s",
+            "+1s",
+            "1.5s",
+            "1 s",
+            "1D",
+            "366d",
+            "9999999h",
+            "99999999999999999999s",
+        ] {
             assert!(read::<Duration>(text).is_none(), "{text}");
         }
         for text in
@@ -374,7 +394,8 @@ mod tests {
         assert_eq!(hint::<Rate>("10"), "10/s");
         assert_eq!(hint::<Duration>("30"), "30s");
         assert_eq!(hint::<Duration>("1.5s"), "1500ms");
-        assert_eq!(hint::<Duration>("2 days"), "48h");
+        assert_eq!(hint::<Duration>("2 days"), "2d");
+        assert_eq!(hint::<Duration>("1.5d"), "36h");
         assert_eq!(hint::<Bytes>("10mb"), "10MiB");
         assert_eq!(hint::<Bytes>("4096"), "4096B");
         assert_eq!(hint::<Share>("0.25"), "25%");

@@ -142,6 +142,15 @@ impl Sources {
         })
     }
 
+    /// Returns the fault of a policy file that is not there.
+    pub fn missing(&mut self, path: &Path) -> Diagnostic {
+        let name = path.display().to_string();
+        self.without_text(Code::UNREADABLE, &name, format!("no policy file: `{name}` does not exist")).help(
+            "name yours: `tidegate run -c tidegate.yaml`; make one: `tidegate init`; without a file: `tidegate run --listen :8080 \
+             --origin 127.0.0.1:3000`",
+        )
+    }
+
     /// A fault of a file whose text is not to be had.
     fn without_text(&mut self, code: Code, name: &str, message: String) -> Diagnostic {
         let at = self.add(name, "");

@@ -1,7 +1,7 @@
 //! Ways out of a text that is not YAML: what its lines say about the mistakes that are made most.
 
-/// Returns help for a line whose indentation fits none of the lines above it; `None` if it fits one.
-pub fn indentation(text: &str, offset: usize) -> Option<String> {
+/// Returns a label and help for a line whose indentation fits none of the lines above it; `None` if it fits one.
+pub fn indentation(text: &str, offset: usize) -> Option<(String, String)> {
     let (above, line) = around(text, offset)?;
     let indent = indent_of(line);
     let mut columns: Vec<usize> = Vec::new();
@@ -16,10 +16,23 @@ pub fn indentation(text: &str, offset: usize) -> Option<String> {
     if columns.is_empty() || columns.contains(&indent) {
         return None;
     }
-    let columns: Vec<String> = columns.iter().map(ToString::to_string).collect();
-    Some(format!(
-        "this line is indented by {indent}, the lines above it by {}: fields of one map, and items of one list, begin in one column",
-        columns.join(", ")
+    let nearest = columns.iter().map(|column| column.abs_diff(indent)).min()?;
+    let spaces = if nearest == 1 { "one space".to_owned() } else { format!("{nearest} spaces") };
+    let ways: Vec<String> = [(indent.checked_sub(nearest), "remove"), (indent.checked_add(nearest), "add")]
+        .into_iter()
+        .filter(|(column, _)| column.is_some_and(|column| columns.contains(&column)))
+        .map(|(_, verb)| format!("{verb} {spaces}"))
+        .collect();
+    // as editors count them
+    let shown: Vec<String> = columns.iter().map(|column| (column + 1).to_string()).collect();
+    let noun = if shown.len() == 1 { "column" } else { "columns" };
+    Some((
+        format!("this line begins in column {}", indent + 1),
+        format!(
+            "{}: the lines above begin in {noun} {}, and the fields of one map, or the items of one list, begin in one column",
+            ways.join(" or "),
+            shown.join(", ")
+        ),
     ))
 }
 
@@ -53,9 +66,12 @@ pub fn escape(text: &str, offset: usize) -> Option<(std::ops::Range<usize>, Stri
                 let (_, escaped) = characters.next()?;
                 if !KNOWN.contains(escaped) {
                     let start = offset + 1 + at;
-                    let help = format!(
-                        "in double quotes a backslash is written twice, `\\\\{escaped}`; in single quotes it is itself, `'\\{escaped}'`"
-                    );
+                    let help = match as_single(quoted) {
+                        Some(text) => format!("use single quotes: '{text}'"),
+                        None => format!(
+                            "in double quotes a backslash is written twice, `\\\\{escaped}`; in single quotes it is itself, `'\\{escaped}'`"
+                        ),
+                    };
                     return Some((start..start + 1 + escaped.len_utf8(), help));
                 }
             }
@@ -63,6 +79,22 @@ pub fn escape(text: &str, offset: usize) -> Option<(std::ops::Range<usize>, Stri
         }
     }
     None
+}
+
+/// Returns the text behind a double quote as it may stand in single quotes; `None` if it would mean something else there, or is long.
+fn as_single(quoted: &str) -> Option<&str> {
+    const LONGEST: usize = 60;
+    let mut before = ' ';
+    let end = quoted.find(|character| {
+        let ends = character == '"' && before != '\\';
+        before = character;
+        ends
+    })?;
+    let text = quoted.get(..end)?;
+    let means_itself = |escaped: &str| !escaped.starts_with(['0', 'a', 'b', 't', 'n', 'r', '"', '\\', 'u', 'x', 'U']);
+    let same =
+        !text.contains(['\'', '\n', '\r']) && !text.contains("\\\\") && text.split('\\').skip(1).all(means_itself);
+    (same && text.chars().count() <= LONGEST).then_some(text)
 }
 
 /// The lines above an offset, and its own.
@@ -109,10 +141,15 @@ mod tests {
             let (text, offset) = at(text);
             indentation(&text, offset)
         };
-        let help = told("a:\n  - b: 1\n   ↓c: 2\n").unwrap();
-        assert!(help.starts_with("this line is indented by 3, the lines above it by 4, 2, 0:"), "{help}");
-        let help = told("a:\n  b:\n    c: 1\n\n    # why\n     ↓d: 2\n").unwrap();
-        assert!(help.contains("by 5, the lines above it by 4, 2, 0:"), "{help}");
+        let (label, help) = told("a:\n  - b: 1\n   ↓c: 2\n").unwrap();
+        assert_eq!(label, "this line begins in column 4");
+        assert!(
+            help.starts_with("remove one space or add one space: the lines above begin in columns 5, 3, 1,"),
+            "{help}"
+        );
+        let (label, help) = told("a:\n  b:\n    c: 1\n\n    # why\n     ↓d: 2\n").unwrap();
+        assert_eq!(label, "this line begins in column 6");
+        assert!(help.starts_with("remove one space: the lines above begin in columns 5, 3, 1,"), "{help}");
         assert_eq!(told("a:\n  b: 1\n  ↓c 2\n"), None);
         assert_eq!(told("a:\n     ↓c 2\n"), None, "a first line below a field may begin anywhere");
         assert_eq!(told("↓a"), None);
@@ -139,6 +176,8 @@ mod tests {
         let (range, help) = escape(text, 3).unwrap();
         assert_eq!(&text[range], "\\d");
         assert!(help.contains("`\\\\d`") && help.contains("`'\\d'`"), "{help}");
+        let (_, help) = escape(r#"a: "\.(png|jpg)$""#, 3).unwrap();
+        assert_eq!(help, r"use single quotes: '\.(png|jpg)$'");
         assert_eq!(escape("a: \"\\t\" \\d", 3), None);
         assert_eq!(escape("a: '\\d'", 3), None);
     }

@@ -6,8 +6,8 @@ use http::{HeaderMap, Method};
 
 use super::Engine;
 use crate::client::{Client, ClientNetwork, KeyPart};
-use crate::limiter::Full;
 use crate::limiter::sharing::Sharing;
+use crate::limiter::{FORMS, Full};
 use crate::policy::{Rule, Shared};
 use crate::request::{Peer, Request};
 use crate::sketch::KeyHash;
@@ -27,6 +27,10 @@ pub struct Pardon {
 pub enum NotPardoned {
     /// It does not count by clients, or not by them alone.
     OtherKey,
+    /// It is a `fair_share`, which counts no debt.
+    FairShare,
+    /// It counts running requests, and the client gets no exemption.
+    Running,
     /// It counts smaller networks than the one that is to be pardoned.
     Narrower,
     /// It has as many pardons as it can.
@@ -40,6 +44,8 @@ impl NotPardoned {
     pub fn text(self) -> &'static str {
         match self {
             NotPardoned::OtherKey => "does not count by the client alone",
+            NotPardoned::FairShare => "has no debt to reset: a fair share follows the present load",
+            NotPardoned::Running => "has no debt to reset: it counts running requests; exempt the client for a time",
             NotPardoned::Narrower => "counts smaller networks than this one; pardon these",
             NotPardoned::Full => "has as many pardons as it can",
             NotPardoned::Shared => "has its count in a store; exempt the client for a time, at each gate",
@@ -74,7 +80,14 @@ impl Engine {
         exempt: Duration,
     ) -> Result<Timestamp, NotPardoned> {
         let (rule, limiter) = self.rule(index).ok_or(NotPardoned::OtherKey)?;
+        if rule.kind.has_nodes() {
+            return Err(NotPardoned::FairShare);
+        }
         let key = self.key_of_client(index, client).ok_or(NotPardoned::OtherKey)?;
+        let form = FORMS.iter().find(|form| form.word == rule.kind.word());
+        if exempt.is_zero() && form.is_some_and(|form| form.gives_back) {
+            return Err(NotPardoned::Running);
+        }
         if let (Some(network), Some(ClientNetwork::Prefix(counted))) = (network, counted_as(rule, client))
             && counted.length() > network.length()
         {

@@ -10,12 +10,12 @@ use super::record::{Record, Said};
 use crate::client::key::{KeyPart, KeySpec};
 use crate::config::{amount_text, duration_text, rate_text};
 use crate::engine::{DecidedBy, Outcome, Refusal, Verdict};
-use crate::human::{ordinal, probability, wait};
+use crate::human::{probability, wait};
 use crate::limiter::kinds::Part;
 use crate::limiter::sharing::{OnStoreError, Sharing, StoreError};
 use crate::limiter::{FORMS, Needs, Owed};
 use crate::policy::{CostRule, Kind, Mode, OnLimit, Rule, Scope};
-use crate::units::Period;
+use crate::units::{Period, Rate};
 
 /// What one limit said.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -38,7 +38,7 @@ pub struct LimitPart {
     /// The pseudonym of what was counted, where that is the client.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key_pseudonym: Option<String>,
-    /// Where the request stood: `6th of 5 per minute`.
+    /// Where the request stood: `5 of 5 per minute used`, or `3 of 5 per minute` with an admitted one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub level: Option<String>,
     /// How many more requests like it would fit after it.
@@ -153,6 +153,9 @@ const UNANSWERED: &str = "not counted: its store was silent";
 
 /// The state of a limit that lets nobody pass while its store is silent.
 const CLOSED: &str = "CLOSED";
+
+/// A rate so many times the present one is not named.
+const FAR: f64 = 10.0;
 
 /// So many keys are taken to be at their limits.
 pub const BUSY: u64 = 1_000;
@@ -277,8 +280,8 @@ impl View<'_> {
             let cost =
                 self.record.method.as_ref().map_or(self.rule.cost.least(), |method| self.rule.cost.on_entry(method));
             match (self.needs.units, self.unit()) {
-                (Some(units), None) => ordinal(u64::from(units)),
-                (Some(units), unit) => amount_text(units, unit),
+                // what stood before it
+                (Some(units), unit) => amount_text(units.saturating_sub(cost.get()), unit),
                 // it fitted, and with it so many are taken
                 (None, unit) => {
                     let left = self.said.remaining.saturating_mul(cost.get());
@@ -287,8 +290,13 @@ impl View<'_> {
             }
         };
         let mut text = String::new();
+        let mut used = self.needs.units.map(|_| " used");
         for part in self.kind.standing() {
             match part {
+                Part::Text(words) if words.starts_with(", ") => {
+                    text.push_str(used.take().unwrap_or_default());
+                    text.push_str(words);
+                }
                 Part::Text(words) => text.push_str(words),
                 Part::Position(most) => text.push_str(&of(most)),
                 Part::Amount(amount) => text.push_str(&amount_text(amount, self.unit())),
@@ -299,6 +307,7 @@ impl View<'_> {
                 Part::Values => {}
             }
         }
+        text.push_str(used.unwrap_or_default());
         Some(text)
     }
 
@@ -333,6 +342,9 @@ impl View<'_> {
             return Some("no other number: it was not refused for its count".to_owned());
         }
         let NeedsPart { burst, max, rate, delay_max, .. } = self.needs_part();
+        // a rate far above the present one is no advice, where another number does
+        let near = |wanted: Rate| self.kind.refill().is_none_or(|now| wanted.per_second() < FAR * now.per_second());
+        let rate = rate.filter(|_| (burst.is_none() && max.is_none()) || self.needs.rate.is_some_and(near));
         let ways = [
             burst.map(|burst| format!("burst ≥ {burst}")),
             max.map(|max| format!("max ≥ {max}")),
@@ -391,8 +403,10 @@ pub fn wait_words(limit: &LimitPart) -> Option<String> {
     }
     let form = FORMS.iter().find(|form| form.word == limit.r#type);
     match (limit.forbade() || limit.retry_ns.is_some(), limit.retry_ns, limit.reset_ns) {
-        (true, Some(nanos), _) => Some(format!("next in {}", wait(nanos))),
-        (true, None, _) if form.is_some_and(|form| form.gives_back) => Some("next when another ends".to_owned()),
+        (true, Some(nanos), _) => Some(format!("the next one fits in {}", wait(nanos))),
+        (true, None, _) if form.is_some_and(|form| form.gives_back) => {
+            Some("the next one fits when another ends".to_owned())
+        }
         (true, None, _) if form.is_some_and(|form| form.takes("networks")) || limit.level.is_none() => None,
         (true, None, _) => Some("no wait helps".to_owned()),
         (false, _, Some(nanos)) => Some(format!("one more in {}", wait(nanos))),

@@ -92,10 +92,10 @@ POST  →  429 limited by `login`
  client    203.0.113.7   (from x-forwarded-for, 2 hops)
              peer 10.0.0.4 trusted (10.0.0.0/8) → 10.1.1.1 trusted (10.0.0.0/8) → 203.0.113.7
  route     login         (exact path /login, method POST; next best: rest)
- limits    login  LIMITED  6th of 5 per minute, next in 11.4 s, by client_ip
+ limits    login  LIMITED  5 of 5 per minute used; the next one fits in 11.4 s; by client_ip
  estimate  exact: the key has a counter of its own
  store     none (local)
- change    burst ≥ 6, or rate ≥ 100/m, would have let it through
+ change    burst ≥ 6 would have let it through
  config    {hash}, tidegate.yaml, line 4
 "
         )
@@ -122,29 +122,29 @@ fn every_kind_says_where_the_request_stood_and_what_it_would_have_taken() {
         (
             "{ key: client_ip, rate: 10/s, burst: 3 }",
             4,
-            "4th of a burst of 3, 10/s",
+            "3 of a burst of 3 used, 10/s",
             "burst ≥ 4 would have let it through",
         ),
         (
             "{ type: quota, key: client_ip, max: 3, window: 1h }",
             4,
-            "4th of 3 per hour",
+            "3 of 3 per hour used",
             "max ≥ 4 would have let it through",
         ),
         (
             "{ type: quota, key: client_ip, max: 3, window: 1h, sliding: true }",
             4,
-            "4th of 3 per hour, sliding",
+            "3 of 3 per hour used, sliding",
             "max ≥ 4 would have let it through",
         ),
         (
             "{ type: distinct, key: client_ip, of: header:x-name, missing: deny, max: 2, window: 10m }",
             3,
-            "3rd of 2 values of header:x-name in 10m",
+            "2 of 2 values of header:x-name in 10m used",
             "max ≥ 3 would have let it through",
         ),
-        ("{ type: inflight, key: client_ip, max: 2 }", 3, "3rd of 2 at once", "max ≥ 3 would have let it through"),
-        ("{ type: inflight, key: global, max: 2 }", 3, "3rd of 2 at once", "max ≥ 3 would have let it through"),
+        ("{ type: inflight, key: client_ip, max: 2 }", 3, "2 of 2 at once used", "max ≥ 3 would have let it through"),
+        ("{ type: inflight, key: global, max: 2 }", 3, "2 of 2 at once used", "max ≥ 3 would have let it through"),
     ];
     for (limit, times, level, change) in cases {
         let mut world = world(&shop(&format!("  tried: {limit}\n"), "tried"));
@@ -170,10 +170,10 @@ fn a_recent_average_that_counts_refusals_is_explained_by_what_stood_before_them(
     }
     // a budget of 3/ln 2 = 4.3: the fifth makes a sum of five, and each that is refused one more
     let fifth = world.asks(0, "POST a/login", "203.0.113.7", &[]);
-    assert_eq!(fifth.limits[0].level.as_deref(), Some("5th of 4, 1/s with a half-life of 3s"));
+    assert_eq!(fifth.limits[0].level.as_deref(), Some("4 of 4 used, 1/s with a half-life of 3s"));
     assert_eq!(fifth.change, ["rate ≥ 2/s would have let it through"]);
     let sixth = world.asks(0, "POST a/login", "203.0.113.7", &[]);
-    assert_eq!(sixth.limits[0].level.as_deref(), Some("6th of 4, 1/s with a half-life of 3s"));
+    assert_eq!(sixth.limits[0].level.as_deref(), Some("5 of 4 used, 1/s with a half-life of 3s"));
 }
 
 #[test]
@@ -271,7 +271,7 @@ fn a_closed_limit_whose_store_was_silent_says_so_and_blames_no_client() {
     let text = told(0, Some(StoreError::Unreachable));
     for expected in [
         "→  503 refused: the store of `c` was silent\n",
-        " limits    c  CLOSED  not counted: its store was silent, by client_ip\n",
+        " limits    c  CLOSED  not counted: its store was silent; by client_ip\n",
         " store     c without store `s`, which could not be reached (unreachable): on_store_error closed\n",
         " sent      Retry-After: 1\n",
         " note      not the client's doing: ",

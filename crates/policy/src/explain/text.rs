@@ -124,7 +124,7 @@ impl Page {
         let whence = match is_forwarded(client.source.as_ref()) {
             true => format!("from {}, {} {hops}", client.header, client.hops),
             false if client.ignored_header => {
-                "the peer; its forwarding header was ignored: nobody trusts it".to_owned()
+                "the peer; its forwarding header was ignored: not in `trusted_proxies`".to_owned()
             }
             false if client.peer_trusted => "the peer, a trusted proxy that named nobody".to_owned(),
             false => "the peer".to_owned(),
@@ -164,14 +164,14 @@ impl Page {
         let (name, state) = (width(|limit| limit.name.len()), width(|limit| limit.state.len()));
         for limit in limits {
             let tier = limit.tier.map(|tier| format!("tier {tier}"));
-            let node = limit.node.as_ref().map(|node| format!("at {node}"));
-            let key = match &limit.key_pseudonym {
+            let key = match (&limit.key_pseudonym, &limit.node) {
                 // the whole of it stands above
-                Some(pseudonym) => format!("by {} = {}…", limit.key, pseudonym.get(..4).unwrap_or(pseudonym)),
-                None => format!("by {}", limit.key),
+                (Some(pseudonym), _) => format!("by {} = {}…", limit.key, pseudonym.get(..4).unwrap_or(pseudonym)),
+                (None, Some(node)) => format!("levels {}", levels(&limit.key, node)),
+                (None, None) => format!("by {}", limit.key),
             };
-            let said = [limit.level.clone(), wait_words(limit), tier, node, Some(key)];
-            let said = said.into_iter().flatten().collect::<Vec<_>>().join(", ");
+            let said = [limit.level.clone(), wait_words(limit), tier, Some(key)];
+            let said = said.into_iter().flatten().collect::<Vec<_>>().join("; ");
             self.line(&format!("{:<name$}  {:<state$}  {said}", limit.name, limit.state));
         }
     }
@@ -182,6 +182,16 @@ impl Page {
         let place = of.place().map_or_else(String::new, |place| format!(", {}, line {}", place.file, place.line));
         self.line(&format!("{}{loaded}{place}", of.config.fingerprint));
     }
+}
+
+/// The levels of a `fair_share` from its key to the widest network, with the one that weighed most: `client_ip (cut here) < /24 or /48`.
+fn levels(levels: &str, node: &str) -> String {
+    let words = |level: &str| {
+        let lengths = level.strip_prefix("client_ip:ipv4_prefix=").and_then(|rest| rest.split_once(",ipv6_prefix="));
+        let text = lengths.map_or_else(|| level.to_owned(), |(ipv4, ipv6)| format!("/{ipv4} or /{ipv6}"));
+        if level == node { format!("{text} (cut here)") } else { text }
+    };
+    levels.split(" < ").map(words).collect::<Vec<_>>().join(" < ")
 }
 
 fn hop(hop: &HopPart) -> String {

@@ -25,11 +25,11 @@ q, ctrl-c      quit
 
 recently       refusals, halved every minute; a count is never too low
 10 s           rates, shares and times of the last ten seconds
-10 min         what was refused, 30 s a column; as high as the row's greatest
+10 min         refusals, 30 s a column; the row's highest fills it
 *              would be refused: shadow limits, and limits that only tag
 
-Clients have the names of the access log. A pseudonym cannot be led back to an
-address here; with `client: address` in the policy file, addresses are shown.";
+Clients have the names of the access log. `client: address` in the policy
+file shows their addresses here.";
 
 /// No panel is narrower, if there is room.
 const EDGE: usize = 30;
@@ -86,12 +86,37 @@ fn panel(title: &str, text: &str, above: usize, area: Rect, buffer: &mut Buffer)
     }
 }
 
-/// A line in pieces that fit; an empty one is one.
+/// A line in pieces that fit, broken at words where it has some; an empty one is one.
 fn pieces(line: &str, room: usize) -> Vec<String> {
-    let letters: Vec<char> = line.chars().collect();
-    if letters.is_empty() {
-        vec![String::new()]
-    } else {
-        letters.chunks(room).map(|piece| piece.iter().collect()).collect()
+    let mut letters: Vec<char> = line.chars().collect();
+    let mut pieces = Vec::new();
+    while letters.len() > room {
+        let first = letters.iter().position(|letter| *letter != ' ').unwrap_or(0);
+        let blank = letters.iter().take(room + 1).rposition(|letter| *letter == ' ').filter(|blank| *blank > first);
+        let rest = letters.split_off(blank.unwrap_or(room));
+        pieces.push(letters.iter().collect());
+        // the blank is the end of the line
+        letters = rest.into_iter().skip(usize::from(blank.is_some())).collect();
+    }
+    pieces.push(letters.iter().collect());
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn help_fits_a_terminal_of_80_columns_and_24_lines() {
+        assert!(HELP.lines().all(|line| line.chars().count() <= 76), "{HELP}");
+        assert!(HELP.lines().count() <= 22);
+    }
+
+    #[test]
+    fn long_lines_break_at_words() {
+        assert_eq!(pieces("one two three", 7), ["one two", "three"]);
+        assert_eq!(pieces("one two three", 6), ["one", "two", "three"]);
+        assert_eq!(pieces("  abcdefgh", 6), ["  abcd", "efgh"]);
+        assert_eq!(pieces("", 6), [""]);
     }
 }

@@ -30,7 +30,9 @@ impl Line {
         let has_none = holds(*own) < 1.0 && own != key;
         let lighter_around = || {
             let pairs = networks.iter().zip(around).filter(|(network, other)| network != other);
-            pairs.into_iter().any(|(network, other)| holds(*other) + 1.0 <= holds(*network) - 1.0)
+            pairs
+                .into_iter()
+                .any(|(network, other)| (holds(*other) + 1.0) / group.weight <= (holds(*network) - 1.0) / weight)
         };
         (matters_more || is_lighter || has_none && (long || lighter_around())).then_some(next)
     }

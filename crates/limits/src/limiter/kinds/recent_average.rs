@@ -82,15 +82,23 @@ fn rate(words: &mut Words, half_life: Duration, known: bool) -> Option<Rate> {
     if !known || room >= f64::from(cost) {
         return Some(rate);
     }
-    let message = format!("an average of {rate} by a half-life of {} refuses its first request", written(half_life));
-    let label = format!("has room for {room:.2} at once, and a request takes {cost}");
+    let message = format!("{rate} with half_life {} admits no request at all", written(half_life));
+    // two digits, and not rounded up to what would do
+    let decimals = (1.0 - room.log10().floor()).clamp(0.0, 9.0) as usize;
+    let scale = 10f64.powi(decimals as i32);
+    let room = (room * scale).floor() / scale;
+    let label = format!("rate × half_life / ln 2 is {room:.decimals$}; it must be at least {cost}, the cost of a request");
     words.report(Fault::BelowCost, At::Value("rate"), message, label);
     // whole seconds are what people write
     let enough = (f64::from(cost) * std::f64::consts::LN_2 / rate.per_second()).ceil().max(1.0);
-    let enough = Duration::from_secs(enough as u64);
+    let enough = Duration::from_secs(match enough as u64 {
+        short @ ..=120 => short,
+        minutes @ ..=7_200 => minutes.next_multiple_of(60),
+        hours => hours.next_multiple_of(3_600),
+    });
     words.help(match &HALF_LIFE.takes {
-        Takes::Duration(range) if enough <= *range.end() => format!("a half-life of {} would do", written(enough)),
-        _ => "no half-life would do; `type: quota` counts so slow a rate".to_owned(),
+        Takes::Duration(range) if enough <= *range.end() => format!("use half_life: {}, or a higher rate", written(enough)),
+        _ => "no half_life is long enough: use a higher rate, or `type: quota`".to_owned(),
     });
     None
 }

@@ -63,7 +63,7 @@ impl Code {
                 "Names of limits, routes, listeners and origins are lower case, begin with a letter and have at most 40 letters, digits and `_`, because they become metric labels and appear in header fields."
             }
             Code::BAD_DURATION => {
-                "Durations are numbers with units, the largest first: `250ms`, `10s`, `1h30m`. A number alone has no unit, and guessing one would be off by a thousand for somebody."
+                "Durations are numbers with units, the largest first: `250ms`, `10s`, `1h30m`, `7d`. A number alone has no unit, and guessing one would be off by a thousand for somebody."
             }
             Code::BAD_RATE => {
                 "Rates are a whole number per time: `10/s`, `5/m`, `1000/h`, `100000/d`, or per a duration: `100/10s`. Where bytes are counted: `20MiB/s`."

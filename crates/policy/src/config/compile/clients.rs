@@ -202,6 +202,11 @@ pub fn peers(
                 Diagnostic::error(Code::BAD_CIDR, entry.span, format!("{what} lists everybody"))
                     .label("must have a length of 1 or more"),
             ),
+            Either::Short(text) if !entry.masked && looks_like_file(text) => context.faults.push(
+                Diagnostic::error(Code::BAD_CIDR, entry.span, format!("invalid network {}", entry.shown))
+                    .label("a file name alone is not an entry")
+                    .help(format!("write `{{ file: {text} }}`")),
+            ),
             Either::Short(text) => {
                 let network = network(&entry.with(text.clone()), everyone, context.faults);
                 let written = shown(&entry.with(text));
@@ -245,6 +250,13 @@ pub fn peers(
     }
     trusted.tidy();
     trusted
+}
+
+/// Returns whether a text is rather the name of a file than a network or a preset.
+fn looks_like_file(text: &str) -> bool {
+    const ENDINGS: [&str; 9] = [".txt", ".list", ".lst", ".csv", ".conf", ".cidr", ".netset", ".ipset", ".zone"];
+    let lower = text.to_ascii_lowercase();
+    ["/", "./", "../"].iter().any(|start| text.starts_with(start)) || ENDINGS.iter().any(|end| lower.ends_with(end))
 }
 
 fn is_everyone(text: &str) -> bool {
