@@ -369,6 +369,7 @@ fn compiled(version: &str, environment: &[(&str, &str)], arguments: &[&str]) -> 
     fs::write(&compiler, script).unwrap();
     fs::set_permissions(&compiler, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let mut command = Command::new(root().join("profile/rustc"));
+    command.env_remove("TIDEGATE_PROFILE");
     let output = command.arg(&compiler).args(arguments).envs(environment.iter().copied()).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     fs::remove_dir_all(&folder).unwrap();

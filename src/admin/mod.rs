@@ -33,7 +33,8 @@ pub use self::context::Context;
 pub use self::endpoint::{Endpoint, Handler};
 use self::web::Web;
 
-use crate::small_server::{Answer, Answers, Origin, Request};
+use crate::small_server::hosts::REFUSAL;
+use crate::small_server::{Answer, Answers, Hosts, Origin, Request};
 
 /// Every endpoint there is.
 fn endpoints() -> Vec<Endpoint> {
@@ -86,6 +87,10 @@ impl Admin {
     /// Whether whoever asks may.
     fn allows(&self, request: &Request) -> Result<(), Answer> {
         web::is_no_strangers_order(request)?;
+        if self.web.is_none() && request.fields.contains_key("origin") && !Hosts::new(&[]).allow(&request.fields) {
+            // a tunnel ends at the socket, and a name of others leads there
+            return Err(Answer::error(StatusCode::FORBIDDEN, REFUSAL));
+        }
         match (&self.web, request.origin) {
             (Some(web), _) => web.allows(request),
             (None, Origin::Unix { user }) if user == 0 || user == rustix::process::geteuid().as_raw() => Ok(()),

@@ -85,11 +85,14 @@ pub fn pardon(context: &Arc<Context>, asked: &Asked) -> Answer {
     let limits: Vec<String> =
         outcomes.iter().filter(|(_, outcome)| outcome.is_ok()).map(|(rule, _)| name_of(rule)).collect();
     if limits.is_empty() {
-        let why = match outcomes.values().find_map(|outcome| outcome.err()) {
+        // the first that says more than that the limit counts something else
+        let reasons = || outcomes.values().filter_map(|outcome| outcome.err());
+        let telling = reasons().find(|reason| *reason != NotPardoned::OtherKey);
+        let why = match telling.or_else(|| reasons().next()) {
             Some(reason) if only.is_some() => format!("the limit {}", reason.text()),
             Some(NotPardoned::Full) => format!("a limit {}", NotPardoned::Full.text()),
             Some(reason @ (NotPardoned::Narrower | NotPardoned::Running | NotPardoned::Shared)) => {
-                format!("each limit by client {}", reason.text())
+                format!("a limit by client {}", reason.text())
             }
             _ => "no limit counts by the client alone".to_owned(),
         };

@@ -73,7 +73,7 @@ impl Web {
 
     /// The answer to orders that are not taken here.
     pub fn socket_only() -> Answer {
-        let why = "the web address is for reading; verbs are for the admin socket";
+        let why = "the web address is for reading, with a token for bans and pardons too; this is for the admin socket";
         Answer::error(StatusCode::METHOD_NOT_ALLOWED, why).with("Allow", "GET, HEAD")
     }
 

@@ -3,9 +3,7 @@
 
 use std::fmt::Write as _;
 
-use clap::{Arg, Command, CommandFactory};
-
-use super::Arguments;
+use clap::{Arg, Command};
 
 /// The verbs as `tidegate --help` groups them.
 const GROUPS: [(&str, &[&str]); 5] = [
@@ -30,9 +28,8 @@ fn taken_by(verb: &str) -> &'static [&'static str] {
     }
 }
 
-/// Returns the whole command line. Before the verb all global options may stand, behind it those that the verb takes.
-pub fn whole() -> Command {
-    let command = Arguments::command();
+/// Makes the command line whole: before the verb all global options may stand, behind it those that the verb takes.
+pub fn completed(command: Command) -> Command {
     let globals: Vec<Arg> = command.get_arguments().cloned().collect();
     let template = template(&command);
     command.help_template(template).mut_subcommands(|verb| with_globals(verb, &globals))
@@ -91,7 +88,10 @@ fn template(command: &Command) -> String {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     use super::*;
+    use crate::cli::Arguments;
 
     #[test]
     fn each_verb_stands_in_one_group() {

@@ -120,8 +120,8 @@ mod tests {
 
     #[test]
     fn every_verb_and_every_option_is_on_the_page() {
-        let page = of_commands(crate::cli::command::whole()).replace("\\-", "-");
-        for verb in crate::cli::command::whole().get_subcommands() {
+        let page = of_commands(crate::cli::whole()).replace("\\-", "-");
+        for verb in crate::cli::whole().get_subcommands() {
             assert!(
                 page.contains(&format!(".SH \"TIDEGATE {}\"", verb.get_name().to_uppercase())),
                 "{}",

@@ -38,7 +38,7 @@ use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use clap::{FromArgMatches, Parser, Subcommand};
+use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use self::global::Global;
 
@@ -59,6 +59,11 @@ const VERSION: &str = match (cfg!(feature = "store"), cfg!(feature = "tui")) {
     (false, true) => concat!(env!("CARGO_PKG_VERSION"), "\nfeatures: tui; not built: store"),
     (false, false) => concat!(env!("CARGO_PKG_VERSION"), "\nfeatures: none; not built: store, tui"),
 };
+
+/// The whole command line.
+fn whole() -> Command {
+    command::completed(Arguments::command())
+}
 
 /// What tidegate can be asked to do.
 #[derive(Debug, Subcommand)]
@@ -107,7 +112,7 @@ impl Arguments {
     /// # Errors
     /// It is not valid, or it asks for help or the version, which the error then is.
     fn read<T: Into<OsString> + Clone>(words: impl IntoIterator<Item = T>) -> Result<Arguments, clap::Error> {
-        let mut command = command::whole();
+        let mut command = whole();
         let mut matches = command.try_get_matches_from_mut(words)?;
         Arguments::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
     }
@@ -134,8 +139,8 @@ impl Arguments {
             Verb::Reload(arguments) => reload::run(arguments, &global),
             Verb::Replay(arguments) => replay::run(arguments, &global),
             Verb::Upgrade(arguments) => upgrade::run(arguments, &global),
-            Verb::Completions(arguments) => completions::run(arguments, command::whole()),
-            Verb::Man(arguments) => man::run(arguments, command::whole()),
+            Verb::Completions(arguments) => completions::run(arguments, whole()),
+            Verb::Man(arguments) => man::run(arguments, whole()),
         }
     }
 }
@@ -146,7 +151,7 @@ mod tests {
 
     #[test]
     fn the_arguments_do_not_contradict_each_other() {
-        command::whole().debug_assert();
+        whole().debug_assert();
     }
 
     #[test]
@@ -167,7 +172,7 @@ mod tests {
 
     #[test]
     fn every_verb_shows_an_example() {
-        for verb in command::whole().get_subcommands() {
+        for verb in whole().get_subcommands() {
             let help = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
             assert!(help.contains(&format!("tidegate {}", verb.get_name())), "{}", verb.get_name());
         }

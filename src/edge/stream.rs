@@ -30,9 +30,8 @@ use super::answer_deadline::LateAnswer;
 use super::client_side::ClientSide;
 use super::common::Edge;
 use super::connection_info::ConnectionInfo;
-use super::idle_place::{GaveWay, IdlePlace};
+use super::idle_place::{Awaits, IdlePlace};
 use super::min_rate::TransferCredit;
-use super::transport::Transport;
 use crate::system::buffers::{SWITCHED_READ, Stall, poll_piece};
 use tidegate_http::fault::{BodyFault, HeadFault};
 use tidegate_http::head::{self, Head, HeadLimits};
@@ -46,6 +45,7 @@ mod left;
 mod parts;
 mod reading;
 mod spare;
+mod waiting;
 
 use parts::send_parts;
 use reading::Reading;
@@ -234,11 +234,15 @@ impl<S: IO> Wire<S> {
             return Poll::Ready(Err(fault.into()));
         }
         match self.poll_body(cx, buf) {
-            Poll::Pending if self.holds_back || self.reading == Reading::Switched => Poll::Pending,
+            Poll::Pending if self.holds_back || self.reading == Reading::Switched => {
+                self.idle_place.moved(0);
+                Poll::Pending
+            }
             Poll::Pending => {
                 // once the answer has begun both sides may have nothing to say for a while
-                if self.answer == Answer::Awaited {
-                    self.poll_idle(cx)?;
+                match self.answer {
+                    Answer::Awaited => self.poll_idle(Awaits::Upload, cx)?,
+                    Answer::Begun => {}
                 }
                 ready!(self.upload.poll_wait(cx));
                 let late = self.upload.is_over();
@@ -335,35 +339,6 @@ impl<S: IO> Wire<S> {
         Poll::Ready(if flushed.is_err() && self.leave() { Ok(()) } else { flushed })
     }
 
-    /// With TLS, what was written may lie in records that the kernel has had no room for: the client is waited for as at a write.
-    fn poll_records(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Some(transport) = &mut self.transport else { return Poll::Ready(Ok(())) };
-        let flushed = Pin::new(&mut *transport).poll_flush(cx);
-        if flushed.is_ready() {
-            self.download.progressed(0);
-            return flushed;
-        }
-        let sent = transport.as_any().downcast_ref().map_or(0, Transport::sent);
-        if sent > self.sent {
-            self.download.progressed(usize::try_from(sent - self.sent).unwrap_or(usize::MAX));
-            self.sent = sent;
-        }
-        self.poll_idle(cx)?;
-        ready!(self.download.poll_wait(cx));
-        Poll::Ready(Err(self.fault(BodyFault::SlowDownload)))
-    }
-
-    /// The client is waited for.
-    ///
-    /// # Errors
-    /// Others wait for the place that it keeps idle, and have it now.
-    fn poll_idle(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        match self.idle_place.poll_lent(&self.client.lent, cx) {
-            Poll::Ready(()) => Err(GaveWay.into()),
-            Poll::Pending => Ok(()),
-        }
-    }
-
     /// Sends what can be sent and ends our side of the stream.
     pub fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_flush(cx))?;
@@ -411,7 +386,7 @@ impl<S: IO> Wire<S> {
                     self.ended = true;
                     return Poll::Ready(Err(self.fault(BodyFault::BuffersFull)));
                 }
-                if let Err(gave_way) = self.poll_idle(cx) {
+                if let Err(gave_way) = self.poll_idle(Awaits::Room(self.connection()), cx) {
                     self.ended = true;
                     return Poll::Ready(Err(gave_way));
                 }

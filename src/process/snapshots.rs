@@ -152,7 +152,10 @@ impl Files {
     /// # Errors
     /// It cannot be renamed.
     fn set_aside(&self, name: &str) -> io::Result<String> {
-        let aside = format!("{name}.unusable");
+        // the first one is never lost to a later one
+        let names = std::iter::once(format!("{name}.unusable")).chain((2..=9).map(|n| format!("{name}.unusable.{n}")));
+        let free = names.into_iter().find(|aside| !self.path(aside).exists());
+        let aside = free.ok_or(io::ErrorKind::AlreadyExists)?;
         fs::rename(self.path(name), self.path(&aside))?;
         Ok(aside)
     }

@@ -319,6 +319,9 @@ fn without_a_token_the_page_gives_no_orders_and_a_tunnel_to_the_socket_takes_non
     assert!(!page.contains("data-order") && !page.contains("data-acts"));
     let at_socket = |lines: &str| talk(UnixStream::connect(gate.admin_socket()).unwrap(), order(lines).as_bytes()).0;
     assert_eq!(at_socket("Origin: http://evil.example\r\n"), 403);
+    let rebound =
+        order("Origin: http://evil.example:9901\r\n").replace(&format!("Host: {address}"), "Host: evil.example:9901");
+    assert_eq!(talk(UnixStream::connect(gate.admin_socket()).unwrap(), rebound.as_bytes()).0, 403);
     assert_eq!(request(&gate, "203.0.113.7"), 200);
     assert_eq!(at_socket(&format!("Origin: http://{address}\r\n")), 200);
     assert_eq!(request(&gate, "203.0.113.7"), 403);

@@ -21,7 +21,7 @@ use super::streams::Stream;
 use crate::edge::absence::Departure;
 use crate::edge::answer_deadline::LateAnswer;
 use crate::edge::common::Edge;
-use crate::edge::idle_place::{GaveWay, IdlePlace};
+use crate::edge::idle_place::{Awaits, GaveWay, IdlePlace};
 use crate::edge::min_rate::TransferCredit;
 use crate::system::buffers::Stall;
 use crate::system::timer::Alarm;
@@ -182,12 +182,16 @@ impl StreamIo {
             Poll::Ready(Some(Err(error))) => Poll::Ready(Err(broken(ErrorType::ReadError, error))),
             Poll::Ready(None) => {
                 ready!(self.poll_trailers(cx))?;
+                self.idle_place.moved(0);
                 self.whole = true;
                 Poll::Ready(Ok(None))
             }
-            Poll::Pending if self.may_pause() => Poll::Pending,
+            Poll::Pending if self.may_pause() => {
+                self.idle_place.moved(0);
+                Poll::Pending
+            }
             Poll::Pending => {
-                if self.idle_place.poll_lent(&self.stream.client().lent, cx).is_ready() {
+                if self.idle_place.poll_lent(&self.stream.client().lent, Awaits::Upload, cx).is_ready() {
                     return Poll::Ready(Err(GaveWay::error()));
                 }
                 ready!(self.upload.poll_wait(cx));
@@ -299,6 +303,7 @@ impl StreamIo {
             Err(error) => return Err(broken(ErrorType::WriteError, error)),
         }
         self.begun = true;
+        self.idle_place.moved(0);
         self.ended = end;
         Ok(())
     }
@@ -359,7 +364,7 @@ impl StreamIo {
         if self.stall.poll_cut(&self.stream.client().share, cx).is_ready() {
             return Poll::Ready(Err(self.refuse_body(ErrorType::WriteError, BodyFault::BuffersFull)));
         }
-        if self.idle_place.poll_lent(&self.stream.client().lent, cx).is_ready() {
+        if self.idle_place.poll_lent(&self.stream.client().lent, Awaits::Room(None), cx).is_ready() {
             return Poll::Ready(Err(GaveWay::error()));
         }
         ready!(self.download.poll_wait(cx));

@@ -2,6 +2,7 @@
 
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
+use std::os::fd::RawFd;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -36,6 +37,8 @@ pub trait Client: Downstream<Head = LaneHead, Answer = AnswerLines> {
     /// # Errors
     /// The client has gone or is too slow, or the body is malformed or too large.
     fn poll_body(&mut self, cx: &mut Context<'_>, into: &mut BytesMut) -> Poll<pingora::Result<u64>>;
+    /// The number of the connection that carries its answer alone.
+    fn connection(&self) -> Option<RawFd>;
     /// Whether the client may take its time with its body: it waits for `100 Continue`, or its answer has begun.
     fn may_pause(&self) -> bool;
     /// Notes that not all that was read of the body can be sent again.
@@ -301,6 +304,10 @@ impl Client for Http1<'_> {
         self.written = Some(head.status());
         write(self.wire, &[self.text]).await?;
         if interim { self.flush().await } else { Ok(()) }
+    }
+
+    fn connection(&self) -> Option<RawFd> {
+        self.wire.connection()
     }
 
     fn may_pause(&self) -> bool {

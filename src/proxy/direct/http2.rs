@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::fmt::Write as _;
 use std::future::{Future, poll_fn};
+use std::os::fd::RawFd;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -103,6 +104,10 @@ impl Client for Http2<'_> {
             }
         }
         Poll::Ready(Ok(data.len() as u64))
+    }
+
+    fn connection(&self) -> Option<RawFd> {
+        None
     }
 
     fn may_pause(&self) -> bool {

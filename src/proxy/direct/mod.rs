@@ -53,7 +53,7 @@ use super::judge::{self, AtHead};
 use super::request_view::{RequestHead as _, WholeHead as _};
 use super::{attempts, observe, outcome, response};
 use crate::answer::Answer;
-use crate::edge::idle_place::{GaveWay, IdlePlace};
+use crate::edge::idle_place::{Awaits, GaveWay, IdlePlace};
 use crate::edge::requests::{Direct, Left, Requests};
 use crate::edge::transport::Transport;
 use crate::origins::connector;
@@ -353,7 +353,7 @@ impl<C: Client> Run<'_, '_, C> {
     /// Hands a piece of the answer to the client, who may take his time with it as long as nobody waits for his place.
     async fn deliver(&mut self, piece: &Piece) -> pingora::Result<()> {
         let Run { client, context, exchange, idle_place, .. } = self;
-        let length = exchange.data(piece).len();
+        let (length, awaits) = (exchange.data(piece).len(), Awaits::Room(client.connection()));
         let mut write = pin!(client.write_piece(exchange.data(piece), piece.ends));
         poll_fn(|cx| match write.as_mut().poll(cx) {
             Poll::Ready(written) => {
@@ -365,7 +365,7 @@ impl<C: Client> Run<'_, '_, C> {
                     // its work is over
                     context.place = None;
                 }
-                poll_idle((idle_place, length), context.place.as_mut(), cx).map(|()| Err(GaveWay::error()))
+                poll_idle((idle_place, awaits), context.place.as_mut(), cx).map(|()| Err(GaveWay::error()))
             }
         })
         .await
@@ -419,7 +419,7 @@ impl<C: Client> Run<'_, '_, C> {
         if !awaits_client || upload.read() > before {
             idle_place.moved(usize::try_from(upload.read() - before).unwrap_or(usize::MAX));
         }
-        if awaits_client && poll_idle((idle_place, 0), context.place.as_mut(), cx).is_ready() {
+        if awaits_client && poll_idle((idle_place, Awaits::Upload), context.place.as_mut(), cx).is_ready() {
             return Poll::Ready(Err(GaveWay::error()));
         }
         polled
@@ -432,14 +432,14 @@ impl Direct<Transport> for DirectLane {
     }
 }
 
-/// The client is waited for, which so many bytes are on their way to. `Ready` once the place was given away.
+/// The client is waited for. `Ready` once the place was given away.
 fn poll_idle(
-    (idle, ahead): (&mut IdlePlace, usize),
+    (idle, awaits): (&mut IdlePlace, Awaits),
     place: Option<&mut OriginPlace>,
     cx: &mut Context<'_>,
 ) -> Poll<()> {
     match place.filter(|place| place.is_capped()) {
-        Some(place) => idle.poll(ahead, |long| place.give_way(long), cx),
+        Some(place) => idle.poll(awaits, |long| place.give_way(long), cx),
         None => Poll::Pending,
     }
 }

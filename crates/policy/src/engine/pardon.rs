@@ -89,7 +89,7 @@ impl Engine {
             return Err(NotPardoned::Running);
         }
         if let (Some(network), Some(ClientNetwork::Prefix(counted))) = (network, counted_as(rule, client))
-            && counted.length() > network.length()
+            && (counted.length() > network.length() || is_translated(counted, network))
         {
             return Err(NotPardoned::Narrower);
         }
@@ -132,6 +132,11 @@ impl Engine {
             None => self.keys().of_client((rule, limiter), &request, client).ok(),
         }
     }
+}
+
+/// Whether a network is of addresses that a translator (NAT64) wrote, each of which is a client.
+fn is_translated(counted: Prefix, network: Prefix) -> bool {
+    counted.address().is_ipv4() && !network.address().is_ipv4() && network.length() < 128
 }
 
 /// What a rule counts the client by, if it counts by clients alone.
