@@ -11,7 +11,7 @@ mod live;
 mod render;
 mod view;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use http::StatusCode;
 
@@ -21,7 +21,12 @@ use crate::small_server::Answer;
 pub use live::{history, stream};
 
 const STYLE: &str = include_str!("page.css");
-const SCRIPT: &str = include_str!("page.js");
+
+/// Sent without comments and indents, which are a quarter of it.
+static SCRIPT: LazyLock<String> = LazyLock::new(|| {
+    let lines = include_str!("page.js").lines().map(str::trim_start);
+    lines.filter(|line| !line.starts_with("//")).collect::<Vec<_>>().join("\n")
+});
 
 /// `GET /`: the page as of now.
 pub fn page(context: &Arc<Context>, asked: &Asked) -> Answer {

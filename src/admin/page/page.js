@@ -70,54 +70,38 @@ function place(id, html) {
   fill(there, fresh.content);
 }
 
-// ── commands to copy ──
+// ── what buttons do: copy a command, or give its order where this address takes orders ──
 document.documentElement.classList.add("scripts");
-// what a row's buttons do with its name
-const COMMANDS = {
-  explain: (name) => `explain --client ${name}`,
-  ban: (name) => `ban ${name} --for 1h`,
-  pardon: (name) => `pardon ${name}`,
-  unban: (name) => `unban ${name}`,
-};
-const rowOf = (button) => button.closest("[data-name]").dataset.name.split(" ")[0];
-const commandOf = ({ dataset }, row) => dataset.copy || dataset.command || `sudo tidegate ${COMMANDS[dataset.verb](row)}`;
-
-document.addEventListener("click", async (event) => {
-  const button = event.target.closest("[data-copy], [data-verb]:not([data-acts])");
-  if (!button) return;
-  const word = button.textContent;
-  try {
-    await navigator.clipboard.writeText(commandOf(button, button.dataset.verb && rowOf(button)));
-    button.textContent = "Copied";
-  } catch {
-    // not allowed here: the command stands beside the button, or in its label
-    button.textContent = "Not allowed";
-  }
-  setTimeout(() => { button.textContent = word; }, 1500);
-});
-
-// ── orders, where this address takes them ──
 const told = byId("told");
-const ORDERS = {
-  ban: (name) => ["api/v1/ban", { target: name, for_seconds: 3600, by: "page" }],
-  pardon: (name) => ["api/v1/pardon", { client: name }],
-  unban: (name) => ["api/v1/unban", { target: name }],
+// of a row, by its name: the command, and the order
+const VERBS = {
+  explain: (name) => [`explain --client ${name}`],
+  ban: (name) => [`ban ${name} --for 1h`, "ban", { target: name, for_seconds: 3600, by: "page" }],
+  pardon: (name) => [`pardon ${name}`, "pardon", { client: name }],
+  unban: (name) => [`unban ${name}`, "unban", { target: name }],
 };
-document.addEventListener("click", async (event) => {
-  const button = event.target.closest("[data-order], [data-acts]");
+document.addEventListener("click", async ({ target }) => {
+  const button = target.closest("[data-copy], [data-order], [data-verb]");
   if (!button) return;
-  const { order, body, verb } = button.dataset;
-  const row = verb && rowOf(button);
-  const command = commandOf(button, row);
-  if (!confirm(`Do it now?\n\n${command}`)) return;
-  const [path, wanted] = verb ? ORDERS[verb](row) : [order, JSON.parse(body)];
-  try {
-    const answer = await fetch(path, {
-      method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(wanted),
-    });
-    told.textContent = answer.ok ? `Done: ${command}` : `Not done: ${(await answer.json()).error}`;
-  } catch {
-    told.textContent = "No answer. `sudo tidegate bans` shows whether it was done.";
+  const { copy, order, body, verb, acts } = button.dataset;
+  let command = copy || button.dataset.command, path = order, wanted = body;
+  if (verb) {
+    const [words, does, asks] = VERBS[verb](button.closest("[data-name]").dataset.name.split(" ")[0]);
+    command = `sudo tidegate ${words}`;
+    if (acts !== undefined) [path, wanted] = [`api/v1/${does}`, JSON.stringify(asks)];
+  }
+  if (!path) {
+    const word = button.textContent;
+    const copied = await navigator.clipboard?.writeText(command).then(() => true, () => false);
+    // where that is not allowed the command is shown
+    if (!copied) told.textContent = command;
+    button.textContent = copied ? "Copied" : "See above";
+    setTimeout(() => { button.textContent = word; }, 1500);
+  } else if (confirm(`Do it now?\n\n${command}`)) {
+    const headers = { "Content-Type": "application/json" };
+    const answer = await fetch(path, { method: "POST", headers, body: wanted }).catch(() => null);
+    if (!answer) told.textContent = "No answer. `sudo tidegate bans` shows whether it was done.";
+    else told.textContent = answer.ok ? `Done: ${command}` : `Not done: ${(await answer.json()).error}`;
   }
 });
 

@@ -145,7 +145,7 @@ impl Dialog {
             lines.push(format!("{why} why  {}", self.why));
             lines.push(String::new());
             if let Some(share) = self.passed.get(usize::from(self.whole)).and_then(Option::as_ref) {
-                lines.push(format!("About {share} of its requests passed in the last minutes."));
+                lines.push(format!("Of its requests {share} passed in the last minutes."));
             }
         }
         lines.push("The same as a command:".to_owned());
@@ -237,7 +237,7 @@ mod tests {
         typed(&mut dialog, " of 9'");
         let text = dialog.text();
         assert!(text.contains("(•) network  Q2abWc1mZt0wJ2T9uXvHq3   2 clients refused"), "{text}");
-        assert!(text.contains("About 0.4 % of its requests passed"), "{text}");
+        assert!(text.contains("Of its requests less than 5 % passed"), "{text}");
         let command = r"sudo tidegate ban Q2abWc1mZt0wJ2T9uXvHq3 --for 2h --why 'flood of 9'\'''";
         assert!(text.contains(command), "{text}");
         let order = Order::Ban {

@@ -106,20 +106,15 @@ pub fn short(html: &mut Svg, name: &str) {
 pub fn copy(html: &mut Svg, command: &str, word: &str, class: &str) {
     let class = format!("copy {class}");
     let label = format!("{word}: copy {command}");
-    html.labelled(
-        "button",
-        &[("type", &"button"), ("class", &class.trim_end()), ("data-copy", &command), ("aria-label", &label)],
-        word,
-    );
+    html.labelled("button", &[("class", &class.trim_end()), ("data-copy", &command), ("aria-label", &label)], word);
 }
 
 /// A button of a row for a verb about what the row is of: the script knows the command and the order, which would be long in each row. It
 /// does it where the reader may; otherwise it copies the command.
 pub fn deed(html: &mut Svg, view: &View, verb: &str, class: &str) {
     let class = format!("copy {class}");
-    let attributes: Attributes<'_> = &[("type", &"button"), ("class", &class.trim_end()), ("data-verb", &verb)];
-    let acts: Attributes<'_> =
-        &[("type", &"button"), ("class", &class.trim_end()), ("data-verb", &verb), ("data-acts", &"")];
+    let attributes: Attributes<'_> = &[("class", &class.trim_end()), ("data-verb", &verb)];
+    let acts: Attributes<'_> = &[("class", &class.trim_end()), ("data-verb", &verb), ("data-acts", &"")];
     let acting = view.orders && verb != "explain";
     html.labelled(
         "button",
