@@ -91,7 +91,8 @@ impl Web {
             return Err(Answer::error(StatusCode::FORBIDDEN, REFUSAL));
         }
         let reads = matches!(request.method, Method::GET | Method::HEAD);
-        if !reads && !(self.takes_orders() && request.method == Method::POST) {
+        let orders = self.takes_orders() && request.method == Method::POST;
+        if !(reads || orders) {
             return Err(Web::socket_only());
         }
         let said = |name: &str| request.fields.get(name).map(header::HeaderValue::as_bytes);

@@ -1,10 +1,10 @@
 //! Requests that keep their origin waiting for their client, and what they owe to those who wait for a place.
 //!
 //! A place is for the origin's work. Who sends a request slowly, or takes an answer slowly, holds one without any; with a few bytes a second
-//! one client could hold them all. So a request whose client was waited for longer than [`PATIENCE`] gives its place away as soon as
-//! somebody is owed it, and ends. Bytes that move earn the wait back at [`STEADY`]: a transfer that is bounded by its client's line is idle
+//! one client could hold them all. So a request whose client was waited for longer than `PATIENCE` gives its place away as soon as
+//! somebody is owed it, and ends. Bytes that move earn the wait back at `STEADY`: a transfer that is bounded by its client's line is idle
 //! only where that is slower. Of an answer those count that the client has acknowledged: the kernel takes more only once a good part of its
-//! buffer has gone. Of a stream of HTTP/2 they are not known, so it may take [`BLIND`] longer. After [`LONG`] the place goes to anybody who
+//! buffer has gone. Of a stream of HTTP/2 they are not known, so it may take `BLIND` longer. After `LONG` the place goes to anybody who
 //! holds nothing.
 //!
 //! Our own way polls for that itself. Through the framework no phase runs while the client is waited for: its layer below does it, with a

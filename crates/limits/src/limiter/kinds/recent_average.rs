@@ -87,7 +87,8 @@ fn rate(words: &mut Words, half_life: Duration, known: bool) -> Option<Rate> {
     let decimals = (1.0 - room.log10().floor()).clamp(0.0, 9.0) as usize;
     let scale = 10f64.powi(decimals as i32);
     let room = (room * scale).floor() / scale;
-    let label = format!("rate × half_life / ln 2 is {room:.decimals$}; it must be at least {cost}, the cost of a request");
+    let label =
+        format!("rate × half_life / ln 2 is {room:.decimals$}; it must be at least {cost}, the cost of a request");
     words.report(Fault::BelowCost, At::Value("rate"), message, label);
     // whole seconds are what people write
     let enough = (f64::from(cost) * std::f64::consts::LN_2 / rate.per_second()).ceil().max(1.0);
@@ -97,7 +98,9 @@ fn rate(words: &mut Words, half_life: Duration, known: bool) -> Option<Rate> {
         hours => hours.next_multiple_of(3_600),
     });
     words.help(match &HALF_LIFE.takes {
-        Takes::Duration(range) if enough <= *range.end() => format!("use half_life: {}, or a higher rate", written(enough)),
+        Takes::Duration(range) if enough <= *range.end() => {
+            format!("use half_life: {}, or a higher rate", written(enough))
+        }
         _ => "no half_life is long enough: use a higher rate, or `type: quota`".to_owned(),
     });
     None
