@@ -161,7 +161,8 @@ impl IdlePlace {
                 && now > before
             {
                 self.acknowledged = Some(now);
-                self.earned += time_of(now - before);
+                // what was waited for at most: a burst earns nothing for the time after it
+                self.earned = (self.earned + time_of(now - before)).min(since.elapsed() + self.before);
                 continue;
             }
             if give_way(Instant::now() >= after(LONG)) {
