@@ -242,7 +242,7 @@ impl<S: IO> Wire<S> {
                 // once the answer has begun both sides may have nothing to say for a while
                 match self.answer {
                     Answer::Awaited => self.poll_idle(Awaits::Upload, cx)?,
-                    Answer::Begun => {}
+                    Answer::Begun => self.idle_place.moved(0),
                 }
                 ready!(self.upload.poll_wait(cx));
                 let late = self.upload.is_over();

@@ -98,9 +98,7 @@ impl OriginPlace {
     /// Gives it to somebody who waits and is owed it by a request whose client keeps the origin waiting, for `long`: to anybody who holds
     /// nothing. Returns whether it did.
     pub fn give_way(&mut self, long: bool) -> bool {
-        let Some(place) = self.place.take() else { return false };
-        self.place = self.door.places.give_way(place, long, || self.door.clock.now()).err();
-        self.place.is_none()
+        self.door.give_away(&mut self.place, long)
     }
 
     /// Lends the place to whoever waits for the request's client, who may give it away. `None` if there is no cap, or if it is lent already.
@@ -134,10 +132,7 @@ pub struct LentPlace {
 
 impl GivesWay for LentPlace {
     fn give_way(&self, long: bool) -> bool {
-        let mut held = self.place.lock();
-        let Some(place) = held.take() else { return false };
-        *held = self.door.places.give_way(place, long, || self.door.clock.now()).err();
-        held.is_none()
+        self.door.give_away(&mut self.place.lock(), long)
     }
 }
 
@@ -151,6 +146,13 @@ impl Drop for OriginPlace {
 }
 
 impl OriginDoor {
+    /// Gives a place that is held to somebody who is owed it. Returns whether it did.
+    fn give_away(&self, held: &mut Option<Place>, long: bool) -> bool {
+        let Some(place) = held.take() else { return false };
+        *held = self.places.give_way(place, long, || self.clock.now()).err();
+        held.is_none()
+    }
+
     /// All places free.
     pub fn new(cap: Option<&InflightCap>, places: u32, clock: Clock) -> Arc<OriginDoor> {
         let spec = spec(cap);

@@ -1,4 +1,5 @@
-//! The page for people at `/` of the admin addresses: the present and the last ten minutes of one process. Where its reader may give orders about clients, buttons give them.
+//! The page for people at `/` of the admin addresses: the present and the last ten minutes of one process. Where its reader may give orders
+//! about clients, buttons give them.
 //!
 //! The program contains the HTML, CSS and script; the browser loads nothing else. The server draws every section, so the page
 //! works without the script. With it, changed sections come as server-sent events and replace the old ones.

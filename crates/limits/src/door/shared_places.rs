@@ -2,7 +2,8 @@
 //!
 //! While nobody waits, a place is taken and given back by an exchange of one word (*open*): the number that is held, beside who holds it in
 //! a cell, if one is free. Whoever finds no place makes the door *busy* under its lock, counts what is held for those who hold it, and waits.
-//! While it is busy all go through the lock; when nobody has waited for a while, it opens again.
+//! While it is busy all go through the lock; when nobody has waited for a while, it opens again. There are as many cells as there were places
+//! at first: of places that were added later, those beyond the cells are named under the lock.
 //!
 //! A waiter is answered under the lock and woken when the lock is free again. One that is dropped looks what became of it first: a place that was
 //! given to it meanwhile goes to the next.

@@ -178,8 +178,8 @@ impl Engine {
     /// waited for, the first if there were several; `nodes` is how many gates there are.
     ///
     /// A request that has seen another's question answered with too little for it asks for itself, so that it waits for two questions at
-    /// most, one after the other: one that waited on would end as if the store were silent, and be admitted beside the promise. Of a spent
-    /// key the first refusal is remembered, and no request asks.
+    /// most, one after the other: one that waited on would end as if the store were silent, and be admitted beside the promise. All that
+    /// wait at that moment ask at once; once one is refused that is remembered, and no request of the spent key asks.
     pub fn step(
         &self,
         evaluation: &Evaluation,

@@ -113,14 +113,10 @@ pub fn copy(html: &mut Svg, command: &str, word: &str, class: &str) {
 /// does it where the reader may; otherwise it copies the command.
 pub fn deed(html: &mut Svg, view: &View, verb: &str, class: &str) {
     let class = format!("copy {class}");
-    let attributes: Attributes<'_> = &[("class", &class.trim_end()), ("data-verb", &verb)];
     let acts: Attributes<'_> = &[("class", &class.trim_end()), ("data-verb", &verb), ("data-acts", &"")];
     let acting = view.orders && verb != "explain";
-    html.labelled(
-        "button",
-        if acting { acts } else { attributes },
-        if acting && verb == "ban" { "ban for 1 h" } else { verb },
-    );
+    let attributes = if acting { acts } else { acts.split_last().map_or(acts, |(_, copies)| copies) };
+    html.labelled("button", attributes, if acting && verb == "ban" { "ban for 1 h" } else { verb });
 }
 
 /// A button that does what a command says, if it is an order that the page can give and its reader may; otherwise one that copies it.
